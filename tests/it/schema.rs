@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use serde_json::{Value, json};
-use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, document, make_reports};
 use tprof_diff::{Comparison, ManyRuns, Side, SideOptions};
 use tprof_document::{LineTables, Options};
 use tprof_metrics::memory::snapshot;
@@ -235,7 +235,7 @@ fn made(runs: &[PathBuf]) -> TableList {
         for options in variants(rank) {
             let kinds: Vec<_> = KINDS.iter().collect();
             let wanted = ReportRequest { reports: &[Kind::Summary, Kind::Memory], kinds: &kinds };
-            let made = read_together(run, &wanted, &options, None).unwrap();
+            let made = make_reports(run, &wanted, &options, None).unwrap();
             for document in &made.documents {
                 list.see(document.kind, &document.tables);
             }

@@ -25,6 +25,6 @@ pub mod joined;
 
 pub use report::summary::{self, Kind, Report};
 pub use report::{
-    AnalyzeError, DocumentContext, KINDS, ReportRequest, Reports, document, read_ranks,
-    read_together, report, report_with,
+    AnalyzeError, DocumentContext, KINDS, ReportRequest, Reports, document, make_reports,
+    read_ranks, report, report_with,
 };

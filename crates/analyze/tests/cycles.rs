@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_analyze::{AnalyzeError, KINDS, Kind, ReportRequest, Reports, read_together};
+use tprof_analyze::{AnalyzeError, KINDS, Kind, ReportRequest, Reports, make_reports};
 use tprof_document::{Options, Window};
 use tprof_fixture::runs::{Maker, START, run_json};
 use tprof_trace::model::*;
@@ -30,7 +30,7 @@ fn made(dir: &Path, kinds: &[&str], cycle: u32) -> Result<Reports, AnalyzeError>
         if kinds.contains(&"memory") { &[Kind::Summary, Kind::Memory] } else { &[] };
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kinds.contains(&kind.name)).collect();
     let options = Options { cycle: Some(cycle), data: true, ..Options::default() };
-    read_together(dir, &ReportRequest { reports, kinds: &kinds }, &options, None)
+    make_reports(dir, &ReportRequest { reports, kinds: &kinds }, &options, None)
 }
 
 /// A document of a cycle, as JSON.
@@ -201,7 +201,7 @@ fn the_driving_thread_is_judged_over_its_cycle() {
 fn of_window(dir: &Path, kind: &str, window: Window, name: &str) -> (Vec<(String, u64)>, Value) {
     let kinds: Vec<_> = KINDS.iter().filter(|one| one.name == kind).collect();
     let options = Options { window: Some(window), data: true, ..Options::default() };
-    let made = read_together(dir, &ReportRequest { reports: &[], kinds: &kinds }, &options, None);
+    let made = make_reports(dir, &ReportRequest { reports: &[], kinds: &kinds }, &options, None);
     let report = serde_json::to_value(&made.unwrap().documents[0]).unwrap();
     let rows = report["tables"][kind].as_array().unwrap().iter();
     let count = if kind == "spans" { "runs" } else { "count" };

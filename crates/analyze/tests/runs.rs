@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{
-    AnalyzeError, KINDS, Kind, Report, ReportRequest, read_together, report, report_with,
+    AnalyzeError, KINDS, Kind, Report, ReportRequest, make_reports, report, report_with,
 };
 use tprof_document::{Options, TableRow};
 use tprof_fixture::runs::{Maker, START, run_json, write_run};
@@ -91,7 +91,7 @@ fn collectives_on_the_host_of_two_ranks_have_their_bus_bandwidth() {
         write_run(dir.path(), &info);
         let kinds = [KINDS.iter().find(|kind| kind.name == "comm").unwrap()];
         let wanted = ReportRequest { reports: &[], kinds: &kinds };
-        let made = read_together(dir.path(), &wanted, &Options::default(), None).unwrap();
+        let made = make_reports(dir.path(), &wanted, &Options::default(), None).unwrap();
         let table = made.documents[0].tables.iter().find(|table| table.key == "comm").unwrap();
         let row = TableRow::all(table).next().unwrap();
         (row.whole("group_size"), row.number("bus_bytes_per_s"))
@@ -106,7 +106,7 @@ fn a_missing_rank_is_refused_with_a_list_of_the_existing_ones() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-4.tprof", 100, 1, ProcessEnd::Exited(0));
     match report(dir.path(), Kind::Summary, Some(5)) {
-        Err(AnalyzeError::NoRank { rank: 5, there, .. }) => assert_eq!(there, [4]),
+        Err(AnalyzeError::NoRank { rank: 5, available, .. }) => assert_eq!(available, [4]),
         other => panic!("{other:?}"),
     }
 }

@@ -71,7 +71,7 @@ impl Side {
         let read = read_ranks(path, &[], &[&begun], &common, None)?;
         let (analysis, parts) = begun.into_parts();
         let DocumentContext { completeness, problems, operators_ended, .. } =
-            read.of_kinds[0].clone();
+            read.contexts[0].clone();
         let mut names = analysis.names.into_inner().unwrap_or_default();
         let host = analysis.host.into_inner().unwrap_or_default();
         let in_part = options.rank.is_some() || path.is_file();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, document, make_reports};
 use tprof_diff::{Comparison, Side, SideOptions};
 use tprof_document::Options;
 use tprof_fixture::runs::{Maker, START, run_json};
@@ -118,7 +118,7 @@ fn reports(dir: &Path) -> Vec<(String, Value, Vec<String>)> {
     let mut all = Vec::new();
     for kind in [Kind::Summary, Kind::Memory] {
         let wanted = ReportRequest { reports: &[kind], kinds: &[] };
-        let made = read_together(dir, &wanted, &Options::default(), None).unwrap();
+        let made = make_reports(dir, &wanted, &Options::default(), None).unwrap();
         let report = serde_json::to_value(&made.reports[0]).unwrap();
         all.push((format!("{kind:?}"), figures(report), made.reports[0].problems.clone()));
     }

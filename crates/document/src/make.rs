@@ -76,7 +76,7 @@ impl Window {
     /// Converts the window to the clock of a file.
     pub fn on(self, clock: Clock) -> (u64, u64) {
         match self {
-            Window::OfRun(from, to) => (clock.at(from), clock.at(to)),
+            Window::OfRun(from, to) => (clock.file_ns(from), clock.file_ns(to)),
             Window::OfProgram { from_ns, to_ns, .. } => (from_ns, to_ns),
         }
     }
@@ -102,8 +102,8 @@ impl TimeSelection {
 
     /// Converts the part to an interval on a file's clock. `steps` are the steps of the file.
     pub fn interval(&self, clock: Clock, steps: &[Step]) -> Interval {
-        let from = self.from_ns.map_or(0, |ns| clock.at(ns));
-        let to = self.to_ns.map_or(u64::MAX, |ns| clock.at(ns));
+        let from = self.from_ns.map_or(0, |ns| clock.file_ns(ns));
+        let to = self.to_ns.map_or(u64::MAX, |ns| clock.file_ns(ns));
         let times = Interval::new(from, to);
         if self.steps.is_none() {
             return times;
@@ -267,8 +267,8 @@ pub trait Analysis: Send + Sync {
     /// The tables that the analysis reads. More tables than these may be loaded.
     fn needs(&self, options: &Options) -> Needs;
 
-    /// Returns what each option that the user gave chooses in a rank.
-    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<OptionMatches> {
+    /// Compares the text of each option that the user gave with the names in a rank.
+    fn option_matches(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<OptionMatches> {
         Vec::new()
     }
 
@@ -287,8 +287,8 @@ pub trait StartedAnalysis: Any + Send + Sync {
     fn has_hta(&self) -> bool;
     /// Returns the [`Analysis::TAKES`] of this analysis.
     fn takes(&self) -> &'static [&'static str];
-    /// Returns the matches of [`Analysis::named`], joined over all ranks so far.
-    fn named(&self) -> Vec<OptionMatches>;
+    /// Returns the matches of [`Analysis::option_matches`], joined over all ranks so far.
+    fn option_matches(&self) -> Vec<OptionMatches>;
     /// Returns the tables that [`Analysis::needs`] names.
     fn needs(&self, options: &Options) -> Needs;
     /// Reads a rank; `place` is its place among the run's files.
@@ -299,7 +299,7 @@ pub trait StartedAnalysis: Any + Send + Sync {
 
 /// Starts an analysis.
 pub fn begin<A: Analysis + 'static>(analysis: A) -> UnjoinedAnalysis<A> {
-    UnjoinedAnalysis { analysis, parts: Mutex::default(), named: Mutex::default() }
+    UnjoinedAnalysis { analysis, parts: Mutex::default(), option_matches: Mutex::default() }
 }
 
 /// Starts an analysis, as a [`StartedAnalysis`] of unknown type.
@@ -311,7 +311,7 @@ pub fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn StartedAnalysis> {
 pub struct UnjoinedAnalysis<A: Analysis> {
     analysis: A,
     parts: Mutex<Vec<(usize, RankContext, A::Part)>>,
-    named: Mutex<Vec<OptionMatches>>,
+    option_matches: Mutex<Vec<OptionMatches>>,
 }
 
 impl<A: Analysis> UnjoinedAnalysis<A> {
@@ -346,8 +346,8 @@ impl<A: Analysis + 'static> StartedAnalysis for UnjoinedAnalysis<A> {
         A::TAKES
     }
 
-    fn named(&self) -> Vec<OptionMatches> {
-        self.named.lock().map_or_else(|_| Vec::new(), |named| named.clone())
+    fn option_matches(&self) -> Vec<OptionMatches> {
+        self.option_matches.lock().map_or_else(|_| Vec::new(), |matches| matches.clone())
     }
 
     fn needs(&self, options: &Options) -> Needs {
@@ -355,12 +355,12 @@ impl<A: Analysis + 'static> StartedAnalysis for UnjoinedAnalysis<A> {
     }
 
     fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankContext, options: &Options) {
-        let found = self.analysis.named(rank, options);
-        if let Ok(mut named) = self.named.lock() {
+        let found = self.analysis.option_matches(rank, options);
+        if let Ok(mut matches) = self.option_matches.lock() {
             for one in found {
-                match named.iter_mut().find(|all| all.option == one.option) {
+                match matches.iter_mut().find(|all| all.option == one.option) {
                     Some(all) => all.add(one),
-                    None => named.push(one),
+                    None => matches.push(one),
                 }
             }
         }

@@ -22,7 +22,7 @@ pub struct OptionMatches {
     /// it.
     pub matching: u64,
     /// All names, and how often each occurs.
-    pub there: BTreeMap<String, u64>,
+    pub names: BTreeMap<String, u64>,
 }
 
 /// Splits `TEXT:N` into the text and the number.
@@ -45,22 +45,22 @@ impl OptionMatches {
         for span in spans {
             counts.entry((span.category, span.name)).or_insert((span, 0)).1 += 1;
         }
-        let mut there: BTreeMap<String, u64> = BTreeMap::new();
+        let mut names: BTreeMap<String, u64> = BTreeMap::new();
         for (span, count) in counts.into_values() {
-            *there.entry(name(span)).or_default() += count;
+            *names.entry(name(span)).or_default() += count;
         }
-        let matching = there.iter().filter(|(name, _)| name.contains(text)).map(|(_, n)| n).sum();
+        let matching = names.iter().filter(|(name, _)| name.contains(text)).map(|(_, n)| n).sum();
         let chosen = number.map_or(matching > 0, |number| (number as u64) < matching);
         let text = text.to_owned();
-        OptionMatches { option, what, text, chosen, matching, there }
+        OptionMatches { option, what, text, chosen, matching, names }
     }
 
     /// Adds another rank's matches.
     pub(crate) fn add(&mut self, other: OptionMatches) {
         self.chosen |= other.chosen;
         self.matching = self.matching.max(other.matching);
-        for (name, count) in other.there {
-            *self.there.entry(name).or_default() += count;
+        for (name, count) in other.names {
+            *self.names.entry(name).or_default() += count;
         }
     }
 }

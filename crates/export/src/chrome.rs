@@ -75,7 +75,7 @@ pub(crate) fn write_all(
         outputs.push(output);
     }
     let slice = &options.slice;
-    if written.events == 0 && !slice.is_all_time() && !slice.may_be_empty {
+    if written.events == 0 && !slice.is_all_time() && !slice.allows_empty_chrome_trace {
         return Err(ExportError::EmptySlice);
     }
     for output in outputs {
@@ -99,7 +99,7 @@ fn write(
     let write = || -> io::Result<Output> {
         let (sink, cut_ns) = document(part, selection.zero.unix_ns, ranks, limit, sink, written)?;
         if let Some(cut_ns) = cut_ns {
-            let seconds = part.at(cut_ns) as f64 / 1e9;
+            let seconds = part.since_start(cut_ns) as f64 / 1e9;
             let label = &part.file.label;
             let note = format!(
                 "{label} is cut at {seconds:.3} s, where its file reached \
@@ -176,7 +176,7 @@ fn document(
             part.file.label
         ));
     }
-    Ok((about.end(writer, cut_ns.map(|ns| part.at(ns)))?, cut_ns))
+    Ok((about.end(writer, cut_ns.map(|ns| part.since_start(ns)))?, cut_ns))
 }
 
 /// Returns the span that an imported file began with, if the slice contains it.

@@ -17,7 +17,7 @@ pub enum ExportError {
         /// The requested rank.
         rank: u64,
         /// The ranks that the run has.
-        there: Vec<u32>,
+        available: Vec<u32>,
     },
     /// The run has no such step.
     #[error("there is no step {step}")]
@@ -25,7 +25,7 @@ pub enum ExportError {
         /// The first requested step that is missing.
         step: u64,
         /// The steps that the run has.
-        there: Vec<u64>,
+        available: Vec<u64>,
     },
     /// The run has no such cycle.
     #[error("there is no cycle {cycle}")]
@@ -33,7 +33,7 @@ pub enum ExportError {
         /// The requested cycle.
         cycle: u32,
         /// The cycles that the run has, in words.
-        there: Vec<String>,
+        available: Vec<String>,
     },
     /// The slice ends before it begins.
     #[error("the slice ends before it begins")]
@@ -51,7 +51,7 @@ pub enum ExportError {
         /// Last moment, in the same unit.
         last_ns: u64,
     },
-    /// The slice lies within the run, but nothing happened there.
+    /// The slice lies within the run, but has none of the events that the format shows.
     #[error("the slice is empty")]
     EmptySlice,
     /// The size limit is smaller than the parts that every file of the format has.

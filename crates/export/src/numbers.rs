@@ -25,10 +25,11 @@ impl Numbers {
         self.ranges.iter().map(|(from, _)| *from).min().unwrap_or(0)
     }
 
-    /// Returns the numbers of the set that `there` lacks. Of a range, only the ends are checked.
-    pub fn missing(&self, there: &[u64]) -> Vec<u64> {
+    /// Returns the numbers of the set that `available` lacks. Of a range, only the ends are
+    /// checked.
+    pub fn missing(&self, available: &[u64]) -> Vec<u64> {
         let ends = self.ranges.iter().flat_map(|(from, to)| [*from, *to]);
-        let mut missing: Vec<u64> = ends.filter(|number| !there.contains(number)).collect();
+        let mut missing: Vec<u64> = ends.filter(|number| !available.contains(number)).collect();
         missing.dedup();
         missing
     }

@@ -117,7 +117,7 @@ fn write<W: Write>(
         let all = in_order::count(&part.trace) + part.trace.counters().len() as u64;
         written.left_out += all.saturating_sub(written.events - before);
         if let Some(cut_ns) = cut_ns {
-            let seconds = part.at(cut_ns) as f64 / 1e9;
+            let seconds = part.since_start(cut_ns) as f64 / 1e9;
             written.notes.push(format!(
                 "{label} is cut at {seconds:.3} s, where the file reached --max-size"
             ));

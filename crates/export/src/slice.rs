@@ -1,8 +1,9 @@
-//! Defines the part of a run to export: ranks, a stretch of time, training steps.
+//! Selects a slice: the part of a run to export, by ranks, time, training steps or a cycle.
 //!
-//! Times are relative to the run's beginning, which is the same moment on every host. An event that
-//! touches a slice is written completely. If one stretch ends where another begins, this moment
-//! belongs to the later one.
+//! The times of a slice count from the run's beginning, which is the same moment on every host.
+//! Each file has times of its host's clock, so a slice becomes a [`Window`] of each file. An event
+//! that touches the window is written completely. A window contains its first moment but not its
+//! end: of two adjacent ones, the moment between them belongs to the later.
 
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::steps::{self, StepSource};
@@ -12,7 +13,8 @@ use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 use crate::ExportError;
 use crate::numbers::Numbers;
 
-/// Selects a part of a run; by default everything.
+/// Selects a part of a run; by default everything. If several of these are set, only what meets all
+/// of them is selected.
 #[derive(Clone, Debug, Default)]
 pub struct Slice {
     /// Leaves out events that ended before this time, in nanoseconds since the run began.
@@ -21,15 +23,16 @@ pub struct Slice {
     pub to_ns: Option<u64>,
     /// Selects these steps of each rank.
     pub steps: Option<Numbers>,
-    /// Source of the steps; `None` for the first source that has steps.
+    /// Where the steps come from; `None` for the first source that has steps.
     pub steps_from: Option<StepSource>,
     /// Selects this cycle of a schedule or this captured range, counted from 1.
     pub cycle: Option<u32>,
     /// Selects these ranks.
     pub ranks: Option<Numbers>,
-    /// Whether an empty slice is not an error, because the program that chose it expects a file in
-    /// any case.
-    pub may_be_empty: bool,
+    /// Whether a Chrome trace is written even if it has no events, because the program that
+    /// requested it expects a file. Other formats ignore this. A slice before or after the run is
+    /// an error in any case ([`ExportError::OutsideRun`]).
+    pub allows_empty_chrome_trace: bool,
 }
 
 impl Slice {
@@ -45,12 +48,12 @@ impl Slice {
     }
 }
 
-/// A stretch of time on the clock of a file.
+/// A stretch of time on the clock of a file, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First nanosecond of the stretch.
     pub from_ns: u64,
-    /// First nanosecond after the stretch.
+    /// First nanosecond after the stretch; `u64::MAX` if it has no end.
     pub to_ns: u64,
 }
 
@@ -63,14 +66,16 @@ impl Window {
         self.from_ns <= time_ns && (time_ns < self.to_ns || self.to_ns == u64::MAX)
     }
 
-    /// Returns the part of the window from the earliest to the latest of these intervals.
-    fn within(&self, times_ns: &[(u64, u64)]) -> Window {
+    /// Returns the part of the window from the beginning of the earliest to the end of the latest
+    /// of these intervals; an empty window if there are none.
+    fn limited_to(&self, times_ns: &[(u64, u64)]) -> Window {
         let from_ns = times_ns.iter().map(|(from, _)| *from).min().unwrap_or(u64::MAX);
         let to_ns = times_ns.iter().map(|(_, to)| *to).max().unwrap_or(u64::MAX);
         Window { from_ns: self.from_ns.max(from_ns), to_ns: self.to_ns.min(to_ns) }
     }
 
-    /// Whether an interval touches the window.
+    /// Whether an interval, of which `end_ns` is the first moment after it, shares a moment with
+    /// the window. An interval without length does if it lies within the window.
     pub fn touches(&self, start_ns: u64, end_ns: u64) -> bool {
         start_ns < self.to_ns && (end_ns > self.from_ns || start_ns >= self.from_ns)
     }
@@ -82,7 +87,7 @@ pub struct Selection<'a> {
     pub run: &'a RunDir,
     /// The selected files.
     pub files: Vec<&'a RankFile>,
-    /// The beginning of the run.
+    /// The beginning of the run, from which times count.
     pub zero: Zero,
     slice: &'a Slice,
     symbols: Option<&'a dyn SymbolSource>,
@@ -94,9 +99,9 @@ pub struct OpenRank<'a> {
     pub file: &'a RankFile,
     /// Content of the file.
     pub trace: TraceFile,
-    /// Converts from the file's clock to the time since the run began.
+    /// Converts between the file's clock and the time since the run began.
     pub clock: Clock,
-    /// The window that the slice selects in this file; empty if the slice contains nothing of it.
+    /// The window that the slice selects in this file.
     pub window: Window,
     /// Source of the file's steps; see [`Slice::steps_from`].
     pub steps_from: Option<StepSource>,
@@ -106,6 +111,8 @@ pub struct OpenRank<'a> {
 
 impl<'a> Selection<'a> {
     /// Selects the files of a slice. `symbols` looks up addresses that the recorder could not name.
+    /// Returns an error if the run has no files, if a rank does not exist, or if the slice ends
+    /// before it begins.
     pub fn new(
         run: &'a RunDir,
         slice: &'a Slice,
@@ -122,12 +129,14 @@ impl<'a> Selection<'a> {
         }
         let files = match &slice.ranks {
             None => all,
-            Some(ranks) => of_ranks(all, ranks)?,
+            Some(ranks) => files_of_ranks(all, ranks)?,
         };
         Ok(Selection { run, files, zero: Zero::of(run), slice, symbols })
     }
 
-    /// Opens a file and finds the slice in it.
+    /// Opens a file and finds the slice's window in it. Returns an error if the file can't be read,
+    /// if it has none of the steps or not the cycle, or if the window lies before or after its
+    /// rows.
     pub fn open(&self, file: &'a RankFile) -> Result<OpenRank<'a>, ExportError> {
         let mut trace = TraceFile::open(&file.path)?;
         if let Some(symbols) = self.symbols {
@@ -135,11 +144,11 @@ impl<'a> Selection<'a> {
         }
         let clock = self.zero.clock(&trace, self.run);
         let mut window = Window {
-            from_ns: self.slice.from_ns.map_or(0, |ns| clock.at(ns)),
-            to_ns: self.slice.to_ns.map_or(u64::MAX, |ns| clock.at(ns)),
+            from_ns: self.slice.from_ns.map_or(0, |ns| clock.file_ns(ns)),
+            to_ns: self.slice.to_ns.map_or(u64::MAX, |ns| clock.file_ns(ns)),
         };
         if let Some(number) = self.slice.cycle {
-            window = window.within(&cycle_of(&trace, number)?.part.recorded_ns);
+            window = window.limited_to(&find_cycle(&trace, number)?.part.recorded_ns);
         }
         let mut by_inferred_steps = false;
         if let Some(wanted) = &self.slice.steps {
@@ -148,8 +157,8 @@ impl<'a> Selection<'a> {
             let steps = found.all;
             let mut selected = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
             if selected.peek().is_none() {
-                let there = steps.iter().map(|step| step.number).collect();
-                return Err(ExportError::NoStep { step: wanted.first(), there });
+                let available = steps.iter().map(|step| step.number).collect();
+                return Err(ExportError::NoStep { step: wanted.first(), available });
             }
             let (from_ns, to_ns) = selected.fold((u64::MAX, 0), |(from_ns, to_ns), step| {
                 (from_ns.min(step.start_ns), to_ns.max(step.end_ns))
@@ -157,9 +166,9 @@ impl<'a> Selection<'a> {
             window.from_ns = window.from_ns.max(from_ns);
             window.to_ns = window.to_ns.min(to_ns);
         }
-        let (first_ns, last_ns) = trace.extent_ns().unwrap_or((clock.at(0), clock.at(0)));
-        let all = self.slice.is_all_time();
-        if !all && (window.from_ns > last_ns || window.to_ns <= first_ns) {
+        let (first_ns, last_ns) = trace.extent_ns().unwrap_or((clock.file_ns(0), clock.file_ns(0)));
+        let is_limited = !self.slice.is_all_time();
+        if is_limited && (window.from_ns > last_ns || window.to_ns <= first_ns) {
             return Err(ExportError::OutsideRun {
                 first_ns: clock.since_start(first_ns),
                 last_ns: clock.since_start(last_ns),
@@ -171,31 +180,36 @@ impl<'a> Selection<'a> {
 }
 
 impl OpenRank<'_> {
-    /// Converts a time of this file's clock to nanoseconds since the run began.
-    pub fn at(&self, time_ns: u64) -> u64 {
+    /// Converts a time of this file's clock to nanoseconds since the run began; 0 if it is earlier.
+    pub fn since_start(&self, time_ns: u64) -> u64 {
         self.clock.since_start(time_ns)
     }
 }
 
-/// Returns the window of a cycle of a file.
-fn cycle_of(trace: &TraceFile, cycle: u32) -> Result<Cycle, ExportError> {
+/// Finds a cycle of a file by its number. If the file has no such cycle, the error lists those that
+/// it has.
+fn find_cycle(trace: &TraceFile, cycle: u32) -> Result<Cycle, ExportError> {
     let mut all = cycles::of(trace);
     match all.iter().position(|of| of.number == cycle) {
-        Some(at) => Ok(all.swap_remove(at)),
+        Some(index) => Ok(all.swap_remove(index)),
         None => {
-            let there = all.into_iter().map(|of| of.name).collect();
-            Err(ExportError::NoCycle { cycle, there })
+            let available = all.into_iter().map(|of| of.name).collect();
+            Err(ExportError::NoCycle { cycle, available })
         }
     }
 }
 
-/// Returns the files of these ranks. Returns an error if a rank that was named does not exist.
-fn of_ranks<'a>(all: Vec<&'a RankFile>, ranks: &Numbers) -> Result<Vec<&'a RankFile>, ExportError> {
-    let mut there: Vec<u32> = all.iter().filter_map(|file| file.rank).collect();
-    there.dedup();
-    let wide: Vec<u64> = there.iter().map(|rank| u64::from(*rank)).collect();
-    if let Some(rank) = ranks.missing(&wide).first() {
-        return Err(ExportError::NoRank { rank: *rank, there });
+/// Returns the files of these ranks. Returns an error if a rank that was named, or an end of a
+/// named range, does not exist.
+fn files_of_ranks<'a>(
+    all: Vec<&'a RankFile>,
+    ranks: &Numbers,
+) -> Result<Vec<&'a RankFile>, ExportError> {
+    let mut available: Vec<u32> = all.iter().filter_map(|file| file.rank).collect();
+    available.dedup();
+    let numbers: Vec<u64> = available.iter().map(|rank| u64::from(*rank)).collect();
+    if let Some(rank) = ranks.missing(&numbers).first() {
+        return Err(ExportError::NoRank { rank: *rank, available });
     }
     Ok(all
         .into_iter()

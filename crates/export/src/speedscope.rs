@@ -163,8 +163,8 @@ fn spans(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &
     let mut lanes: BTreeMap<ThreadIndex, (NestedLanes, Vec<ThreadLane>)> = BTreeMap::new();
     for span in trace.in_order::<Span>(part.window.from_ns, part.window.to_ns).flatten() {
         written.events += 1;
-        let start_ns = part.at(span.start_ns);
-        let end_ns = part.at(span.start_ns.saturating_add(span.duration_ns));
+        let start_ns = part.since_start(span.start_ns);
+        let end_ns = part.since_start(span.start_ns.saturating_add(span.duration_ns));
         let (places, lanes) = lanes.entry(span.thread).or_default();
         let at = places.place(start_ns, end_ns);
         if at == lanes.len() {

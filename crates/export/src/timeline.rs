@@ -136,5 +136,5 @@ fn collect(
 fn recorded(part: &OpenRank<'_>) -> (u64, u64) {
     let (first_ns, last_ns) = part.trace.extent_ns().unwrap_or_default();
     let from_ns = part.window.from_ns.max(first_ns);
-    (part.at(from_ns), part.at(part.window.to_ns.min(last_ns).max(from_ns)))
+    (part.since_start(from_ns), part.since_start(part.window.to_ns.min(last_ns).max(from_ns)))
 }

@@ -257,7 +257,10 @@ fn a_slice_outside_the_run_is_refused() {
     assert!(matches!(sliced(None, Some(1000), None), ExportError::OutsideRun { .. }));
     assert!(matches!(sliced(second, second, None), ExportError::Backwards { .. }));
     let error = sliced(None, None, Some("3-9"));
-    assert!(matches!(&error, ExportError::NoStep { step: 3, there } if *there == [0]), "{error}");
+    assert!(
+        matches!(&error, ExportError::NoStep { step: 3, available } if *available == [0]),
+        "{error}"
+    );
     assert!(!dir.path().join("out").exists());
 }
 

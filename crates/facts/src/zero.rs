@@ -36,9 +36,9 @@ impl Clock {
         time_ns.wrapping_add(self.late_ns).wrapping_sub(self.start_ns) as i64
     }
 
-    /// Returns the file's clock at this many nanoseconds after the run began; 0 if the clock had
-    /// not started yet.
-    pub fn at(self, since_start_ns: u64) -> u64 {
+    /// Returns the time of the file's clock, ns, at this many nanoseconds after the run began; 0 if
+    /// the clock had not started yet.
+    pub fn file_ns(self, since_start_ns: u64) -> u64 {
         since_start_ns.saturating_add(self.start_ns).saturating_sub(self.late_ns)
     }
 }
@@ -148,7 +148,7 @@ mod tests {
         let clock = Clock { start_ns: 1_000, late_ns: 400 };
         assert_eq!([500, 600, 900, 1_100].map(|ns| clock.since_start(ns)), [0, 0, 300, 500]);
         assert_eq!(clock.signed_since_start(500), -100);
-        assert_eq!([0, 300, 500].map(|ns| clock.at(ns)), [600, 900, 1_100]);
+        assert_eq!([0, 300, 500].map(|ns| clock.file_ns(ns)), [600, 900, 1_100]);
         // The clock of this host was still low when its collector started, 400 ns after the run
         // began.
         let clock = Clock { start_ns: 10, late_ns: 400 };

@@ -61,13 +61,13 @@ impl Scene<'_> {
 
     /// Returns the verdict of rules about devices if nothing ran on a device.
     pub fn no_device(&self) -> Option<Verdict> {
-        (!self.has_device()).then(|| Verdict::none_to_judge(NO_WORK, NEEDS_WORK))
+        (!self.has_device()).then(|| Verdict::nothing_recorded(NO_WORK, NEEDS_WORK))
     }
 
     /// Returns the verdict of rules about the blocks of a framework's allocator if there are none.
     pub fn without_blocks(&self) -> Verdict {
         self.no_device().unwrap_or_else(|| {
-            Verdict::none_to_judge(
+            Verdict::nothing_recorded(
                 "no block of a framework's allocator was recorded",
                 "blocks: a tprof recording of PyTorch on a GPU",
             )
@@ -79,7 +79,7 @@ impl Scene<'_> {
         let is_recorded = || self.rank.devices().iter().any(|device| !device.compute.is_empty());
         self.no_device().or_else(|| {
             self.compute.is_empty().then(|| {
-                Verdict::none_to_judge(
+                Verdict::nothing_recorded(
                     self.none(&COMPUTE, is_recorded()),
                     "compute kernels in the judged time",
                 )
@@ -97,7 +97,7 @@ impl Scene<'_> {
             .iter()
             .any(|call| names.insert(call.name) && is_known(self.rank.name(call.name)));
         (!is_known).then(|| {
-            Verdict::none_to_judge(
+            Verdict::nothing_recorded(
                 self.none(&SearchTarget::new("CUDA or HIP runtime call"), false),
                 "runtime calls: torch.profiler's CPU activities, or a tprof recording",
             )

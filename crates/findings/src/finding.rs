@@ -34,7 +34,7 @@ pub(super) struct Finding {
     /// The share by which the finding is ranked; `None` for the bound's share of the time.
     pub share: Option<f64>,
     /// The highest severity that the finding may have, however large it is.
-    pub most: Option<Severity>,
+    pub max_severity: Option<Severity>,
     /// The source line that causes the problem, if one was recorded.
     pub line: Option<SourceLine>,
     /// Whether the finding is reported even if a fix gains little or no time.
@@ -131,7 +131,7 @@ impl Finding {
             is_once: false,
             bytes: None,
             share: None,
-            most: None,
+            max_severity: None,
             line: None,
             keep: false,
             evidence: Vec::new(),

@@ -35,7 +35,7 @@ impl JoinedFinding<'_> {
 
     pub fn severity(&self) -> Severity {
         let of_share = Severity::of(self.share());
-        self.finding.most.map_or(of_share, |most| of_share.min(most))
+        self.finding.max_severity.map_or(of_share, |most| of_share.min(most))
     }
 }
 
@@ -92,7 +92,7 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
         let is_quick = one.finding.is_local && one.severity() >= Severity::High;
         (is_quick, one.severity())
     };
-    let key = |one: &JoinedFinding<'_>| (rank(one), one.finding.most.is_none());
+    let key = |one: &JoinedFinding<'_>| (rank(one), one.finding.max_severity.is_none());
     all.sort_by(|a, b| {
         let by_share = || b.share().total_cmp(&a.share());
         key(b).cmp(&key(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))
@@ -102,7 +102,7 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
             let is_timed = before.finding.gain_unknown.is_none() && before.finding.bytes.is_none();
             is_timed && rank(before) == rank(one) && before.share() < one.share()
         };
-        let is_capped = all[at].finding.most.is_some() && !all[at].finding.is_once;
+        let is_capped = all[at].finding.max_severity.is_some() && !all[at].finding.is_once;
         while is_capped && at > 0 && is_passed(&all[at - 1], &all[at]) {
             all.swap(at - 1, at);
             at -= 1;
@@ -126,7 +126,7 @@ mod tests {
             if rule == "leak" {
                 finding = finding.bytes(1, share as f64 / 100.0);
             }
-            finding.most = is_capped.then_some(Severity::Medium);
+            finding.max_severity = is_capped.then_some(Severity::Medium);
             Outcome { found: vec![(finding, Vec::new())], ..Outcome::of(rule) }
         };
         let ranks = [RankFindings {
@@ -136,7 +136,7 @@ mod tests {
             window_ns: 1000,
             outside_ns: 0,
             unknown_ns: 0,
-            lost: None,
+            stolen_time: None,
             few_samples: None,
             rank_collectives: Default::default(),
             outcomes: findings.iter().map(outcome).collect(),

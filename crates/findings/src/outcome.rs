@@ -20,8 +20,9 @@ pub struct RankFindings {
     pub(super) outside_ns: u64,
     /// Idle time that isn't judged, ns; see `Scene::unknown_ns`.
     pub(super) unknown_ns: u64,
-    /// Time that other programs took from the rank's driving thread.
-    pub(super) lost: Option<StolenTime>,
+    /// Time that other programs took from the rank's driving thread; `None` if it was little or is
+    /// unknown.
+    pub(super) stolen_time: Option<StolenTime>,
     /// A note if the rank's driving thread has too few samples.
     pub(super) few_samples: Option<String>,
     /// The rank's collectives, by which it is compared with other ranks.
@@ -37,10 +38,11 @@ pub(super) struct Outcome {
     pub rule: &'static str,
     /// The findings, each with its places.
     pub found: Vec<(Finding, Vec<PlaceRow>)>,
-    /// The reason why the rule found nothing, or found nothing more.
-    pub clear: Option<String>,
-    /// Whether `clear` says that the rank has no event of some kind. That text may be untrue of
-    /// another rank.
+    /// Why the rule found no problem, or no further one: what it measured, or that it had nothing
+    /// to judge.
+    pub no_problem: Option<String>,
+    /// Whether `no_problem` says that the rank has no event of some kind. That text may be untrue
+    /// of another rank.
     pub denies: bool,
     /// The reason why the rule was not checked.
     pub unchecked: Option<Unchecked>,
@@ -49,14 +51,16 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Creates the outcome of a rule that has no verdict yet.
     pub(super) fn of(rule: &'static str) -> Outcome {
-        Outcome { rule, found: Vec::new(), clear: None, denies: false, unchecked: None }
+        Outcome { rule, found: Vec::new(), no_problem: None, denies: false, unchecked: None }
     }
 }
 
 /// A place as the report prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlaceRow {
+    /// The process's pid.
     pub process: Option<u32>,
+    /// The thread's tid.
     pub thread: Option<u32>,
     pub device: Option<u32>,
     pub stream: Option<u64>,
@@ -64,6 +68,8 @@ pub(super) struct PlaceRow {
     pub names_device: bool,
     /// Nanoseconds since the run began.
     pub start_ns: u64,
+    /// The end of the interval, in the same unit.
     pub end_ns: u64,
+    /// Name of the event.
     pub name: String,
 }

@@ -23,15 +23,21 @@ pub(super) fn body(ranks: &[RankFindings]) -> Body {
     let all = joined(ranks);
     let notes = notes(ranks, &all);
     let [by_rule, lines] = not_checked(ranks);
-    let tables =
-        vec![findings(&all, ranks), evidence(&all), by_rule, lines, clear(ranks), lost(ranks)];
+    let tables = vec![
+        findings(&all, ranks),
+        evidence(&all),
+        by_rule,
+        lines,
+        no_problem(ranks),
+        stolen_time(ranks),
+    ];
     Body { tables, notes }
 }
 
 /// Returns the note above all findings if other programs took cores from ranks. The note describes
 /// the rank that lost most.
 pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
-    let lost = ranks.iter().filter_map(|rank| Some((rank, rank.lost?)));
+    let lost = ranks.iter().filter_map(|rank| Some((rank, rank.stolen_time?)));
     let (rank, lost) = lost.max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
     let of = if ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
     Some(lost.banner(&of))
@@ -378,7 +384,7 @@ fn not_checked_lines(lines: &[(Vec<String>, Vec<String>)]) -> Table {
     table
 }
 
-fn clear(ranks: &[RankFindings]) -> Table {
+fn no_problem(ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::new("rule", "rule", Unit::Text),
         Column::new("on", if ranks.len() > 1 { "ranks" } else { "" }, Unit::Text),
@@ -386,7 +392,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
     ];
     let mut table = Table::new("clear", "Checked, not found", columns)
         .empty("every rule found something, or was not checked");
-    let text = |outcome: &Outcome| Some((vec![outcome.clear.clone()?], outcome.denies));
+    let text = |outcome: &Outcome| Some((vec![outcome.no_problem.clone()?], outcome.denies));
     for row in verdicts(ranks, text) {
         let on = which(&row, ranks.len());
         let text = row.text.into_iter().next().unwrap_or_default();
@@ -396,7 +402,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
 }
 
 /// Returns the table of the time that other programs took from each rank's driving thread.
-fn lost(ranks: &[RankFindings]) -> Table {
+fn stolen_time(ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::data("rank", Unit::Text),
         Column::data("lost_ns", Unit::Duration),
@@ -407,7 +413,7 @@ fn lost(ranks: &[RankFindings]) -> Table {
     let mut table = Table::new("lost_to_others", "Lost to other programs", columns)
         .view(View::Data)
         .empty("no rank lost 5 % of its driving thread's time to other programs");
-    for (rank, lost) in ranks.iter().filter_map(|rank| Some((rank, rank.lost?))) {
+    for (rank, lost) in ranks.iter().filter_map(|rank| Some((rank, rank.stolen_time?))) {
         table.row(vec![
             rank.label.as_str().into(),
             lost.ns.into(),

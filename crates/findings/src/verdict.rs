@@ -5,23 +5,23 @@ use super::finding::Finding;
 /// A rule's verdict on a rank.
 #[derive(Clone, Debug)]
 pub(super) enum Verdict {
-    /// A fix may gain something. The caller drops findings whose bound is below 1 %.
+    /// Problems whose fix may gain something. The caller drops findings whose bound is below 1 %.
     Found(Vec<Finding>),
-    /// The rule found no problem. The text says what it measured.
-    Clear(String),
-    /// The window contains nothing for which the rule searches.
-    None(String),
-    /// The recording lacks data that the rule needs.
+    /// There is no problem. The text says what the rule measured.
+    NoProblem(String),
+    /// The window contains no event of the kind that the rule judges. The text says which.
+    NothingToJudge(String),
+    /// The rule can't judge, because the recording lacks data that it needs.
     Unchecked(Unchecked),
 }
 
 impl Verdict {
-    pub(super) fn clear(why: impl Into<String>) -> Verdict {
-        Verdict::Clear(why.into())
+    pub(super) fn no_problem(why: impl Into<String>) -> Verdict {
+        Verdict::NoProblem(why.into())
     }
 
-    pub(super) fn none(why: impl Into<String>) -> Verdict {
-        Verdict::None(why.into())
+    pub(super) fn nothing_to_judge(why: impl Into<String>) -> Verdict {
+        Verdict::NothingToJudge(why.into())
     }
 
     pub(super) fn unchecked(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
@@ -31,7 +31,7 @@ impl Verdict {
 
     /// Returns the verdict of a rule for which the recording has no data at all. The reason may be
     /// untrue of other ranks.
-    pub(super) fn none_to_judge(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
+    pub(super) fn nothing_recorded(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
         Verdict::Unchecked(Unchecked { why: why.into(), needs: needs.into(), denies: true })
     }
 }

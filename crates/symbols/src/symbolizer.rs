@@ -154,8 +154,8 @@ impl Symbolizer {
         answer
     }
 
-    /// Caches what this run has found on disk for later runs.
-    pub fn keep(&mut self) {
+    /// Writes the names that were found to the disk cache, for later runs.
+    pub fn write_cache(&mut self) {
         let Some(kept) = &self.kept else { return };
         for places in self.open.values_mut().filter_map(|open| open.places.as_mut()) {
             places.keep(kept);
@@ -164,7 +164,7 @@ impl Symbolizer {
 
     /// Closes all modules.
     pub fn close(&mut self) {
-        self.keep();
+        self.write_cache();
         let kept = self.kept.take();
         let Symbolizer { sparing, keeps_names, .. } = *self;
         *self = Symbolizer { sparing, kept, keeps_names, ..Symbolizer::default() };

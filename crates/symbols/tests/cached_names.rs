@@ -36,14 +36,14 @@ fn names_from_cached_symbols_agree_with_the_file() {
     assert!(names(Some(&kept)) == without, "names from kept symbols differ");
     let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     names_of(&mut symbolizer);
-    symbolizer.keep();
+    symbolizer.write_cache();
     assert!(names(Some(&kept)) == without, "names of kept places differ");
     // Looks up another address, which isn't cached yet.
     let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
     let other = of_one(code.address + 1);
     let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     symbolizer.resolve(&module, code.address + 1);
-    symbolizer.keep();
+    symbolizer.write_cache();
     // All names are cached now, so the symbols aren't needed and must not be sorted again.
     let symbols = kept_files(&scratch.path().join("tables"));
     let symbols = symbols.iter().find(|path| path.extension().unwrap() == "symtab").unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tprof_analyze::{AnalyzeError, KINDS, ReportRequest, read_together};
+use tprof_analyze::{AnalyzeError, KINDS, ReportRequest, make_reports};
 use tprof_document::{Cell, Document, Options as ReportOptions, TableRow, TimeSelection};
 use tprof_export::{Options, Selection, Slice};
 use tprof_trace::live::is_collector_alive;
@@ -36,7 +36,7 @@ pub struct HostTime {
 ///
 /// # Errors
 ///
-/// Returns the same errors as [`read_together`].
+/// Returns the same errors as [`make_reports`].
 pub(crate) fn read(
     path: &Path,
     slice: &Slice,
@@ -49,7 +49,7 @@ pub(crate) fn read(
     let steps = slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
     let cut = TimeSelection { from_ns, to_ns, steps };
     let options = ReportOptions { steps_from, cycle, cut, is_running, ..ReportOptions::default() };
-    let made = read_together(path, &wanted, &options, symbols)?;
+    let made = make_reports(path, &wanted, &options, symbols)?;
     let problems = made.documents.iter().flat_map(|document| document.problems.clone());
     Ok((made.documents.iter().flat_map(all).collect(), problems.collect()))
 }

@@ -101,7 +101,7 @@ impl OpenRun {
         let file = &self.dir.files()[file];
         let trace = TraceFile::open(&file.path)?;
         let clock = self.zero.clock(&trace, &self.dir);
-        let at = |ns: i64| clock.at(u64::try_from(ns).unwrap_or(0));
+        let at = |ns: i64| clock.file_ns(u64::try_from(ns).unwrap_or(0));
         // Times before the run's beginning are negative. They are rare, so a limit that isn't
         // positive selects everything.
         let from_ns = request.from_ns.filter(|ns| *ns > 0).map_or(0, at);

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
-use tprof_analyze::{KINDS, ReportRequest, read_together};
+use tprof_analyze::{KINDS, ReportRequest, make_reports};
 use tprof_document::{Cell as Reported, Document, Options, Unit, Value};
 use tprof_facts::Zero;
 use tprof_rank::base::parallel;
@@ -251,7 +251,7 @@ pub fn read_run(
     }
     let options =
         Options { data: true, is_running: Some(is_collector_alive as _), ..Options::default() };
-    match read_together(
+    match make_reports(
         dir.path(),
         &ReportRequest { reports: &[], kinds: &kinds },
         &options,

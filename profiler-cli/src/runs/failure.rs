@@ -25,8 +25,8 @@ pub fn no_table(table: &str, kind: &str, tables: &[&str]) -> Failure {
 pub fn analyze_failure(path: &Path, error: &AnalyzeError) -> Failure {
     match error {
         AnalyzeError::Trace(error) => trace_failure(path, error),
-        AnalyzeError::NoRank { rank, there, .. } => no_rank(path, *rank, there),
-        AnalyzeError::NoCycle { cycle, there } => no_cycle(*cycle, there),
+        AnalyzeError::NoRank { rank, available, .. } => no_rank(path, *rank, available),
+        AnalyzeError::NoCycle { cycle, available } => no_cycle(*cycle, available),
         AnalyzeError::Nothing(named) => nothing_named(named),
     }
 }
@@ -45,17 +45,17 @@ fn nothing_named(named: &OptionMatches) -> Failure {
         "" => format!("{option} leaves nothing"),
         text => format!("{option} `{text}` matches nothing"),
     });
-    let mut there: Vec<(&str, u64)> =
-        named.there.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-    there.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let Some((first, _)) = there.first() else {
+    let mut names: Vec<(&str, u64)> =
+        named.names.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let Some((first, _)) = names.first() else {
         return failure.cause(format!("the run has no {what}")).hint(format!("leave out {option}"));
     };
-    let right = nearest(bare, there.iter().map(|(name, _)| *name)).unwrap_or(first);
-    let shown = there.iter().take(MOST_NAMES).map(|(name, count)| format!("{name} ({count})"));
+    let right = nearest(bare, names.iter().map(|(name, _)| *name)).unwrap_or(first);
+    let shown = names.iter().take(MOST_NAMES).map(|(name, count)| format!("{name} ({count})"));
     let mut list = shown.collect::<Vec<_>>().join(", ");
-    if there.len() > MOST_NAMES {
-        list += &format!(" and {} more", there.len() - MOST_NAMES);
+    if names.len() > MOST_NAMES {
+        list += &format!(" and {} more", names.len() - MOST_NAMES);
     }
     let failure = failure.cause(format!("the {what} are {list}"));
     if text.is_empty() {
@@ -85,14 +85,14 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// Returns the error for a cycle that the run doesn't have.
-pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
+pub fn no_cycle(cycle: u32, available: &[String]) -> Failure {
     let failure = Failure::new(format!("the run has no cycle {cycle}"));
-    match there {
+    match available {
         [] => failure
             .cause("cycles are those of --schedule, --capture-range and `tprof ctl start --steps`")
             .hint("leave out --cycle"),
         [first, ..] => failure
-            .cause(format!("there are {}", there.join(", ")))
+            .cause(format!("there are {}", available.join(", ")))
             .hint(format!("--{}", first.split([':', '(']).next().unwrap_or(first).trim_end())),
     }
 }
@@ -106,14 +106,14 @@ pub fn reversed_times(from_ns: u64, to_ns: u64) -> Failure {
 }
 
 /// Returns the error for a rank that the run doesn't have.
-pub fn no_rank(path: &Path, rank: u32, there: &[u32]) -> Failure {
+pub fn no_rank(path: &Path, rank: u32, available: &[u32]) -> Failure {
     let failure = Failure::new(format!("`{}` has no rank {rank}", path.display()));
-    match (there.first(), there.last()) {
+    match (available.first(), available.last()) {
         (Some(first), Some(last)) if first == last => {
             failure.cause(format!("the run has only rank {first}")).hint(format!("--rank {first}"))
         }
         (Some(first), Some(last)) => failure
-            .cause(format!("the run has {} ranks, {first} to {last}", there.len()))
+            .cause(format!("the run has {} ranks, {first} to {last}", available.len()))
             .hint(format!("--rank {last}")),
         _ => failure.cause("the run has no file of a rank").hint("leave out --rank"),
     }

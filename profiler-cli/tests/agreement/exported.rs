@@ -86,14 +86,15 @@ pub fn steps(run: &RunDir) -> Steps {
     for file in run.files() {
         let selection = Selection::new(run, &none, None).unwrap();
         let there = match selection.open(file) {
-            Err(ExportError::NoStep { there, .. }) => there,
+            Err(ExportError::NoStep { available, .. }) => available,
             _ => panic!("there is such a step"),
         };
         for number in there {
             let wanted = number.to_string().parse().unwrap();
             let slice = Slice { steps: Some(wanted), ..Slice::default() };
             let part = Selection::new(run, &slice, None).unwrap().open(file).unwrap();
-            let (from_ns, to_ns) = (part.at(part.window.from_ns), part.at(part.window.to_ns));
+            let (from_ns, to_ns) =
+                (part.since_start(part.window.from_ns), part.since_start(part.window.to_ns));
             steps.insert((file.label.to_string(), number), (from_ns, to_ns));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, make_reports};
 use tprof_document::{Cell, Document, DocumentKind, Options, Value};
 
 /// Class and name of device work, and how often work of that name ran.
@@ -35,7 +35,7 @@ pub fn of(run: &Path) -> Reported {
     let kind = |name: &str| KINDS.iter().find(|kind| kind.name == name).unwrap();
     let kinds: [&DocumentKind; 3] = [kind("kernels"), kind("breakdown"), kind("steps")];
     let wanted = ReportRequest { reports: &[Kind::Summary], kinds: &kinds };
-    let made = read_together(run, &wanted, &Options::default(), None).unwrap();
+    let made = make_reports(run, &wanted, &Options::default(), None).unwrap();
     let [kernels, breakdown, steps] = &made.documents[..] else { panic!("three were wanted") };
     let mut work = Work::new();
     for row in rows(kernels, "kernels") {

@@ -1,10 +1,10 @@
-//! Error messages for wrong queries and command lines.
+//! Tests the error messages of `tprof sql` for wrong queries and command lines.
 
 use crate::runs::{ended, runs};
 
 #[test]
 fn unknown_names_are_shown_with_their_place_and_a_suggestion() {
-    for (query, place, error, near) in [
+    for (query, place, error, suggestion) in [
         (
             "SELECT rank,\n  durations_ns FROM kernels",
             "2 |   durations_ns FROM kernels\n  |   ^\n",
@@ -23,13 +23,14 @@ fn unknown_names_are_shown_with_their_place_and_a_suggestion() {
             "error: there is no function `interval_unoin`\n",
             "`interval_union`",
         ),
+        // The empty text means that the place isn't checked.
         ("SELECT * FROM breakdwn()", "", "error: there is no function `breakdwn`\n", "`breakdown`"),
     ] {
         let ended = ended([runs().run().as_os_str(), query.as_ref()]);
         assert_eq!(ended.code, 1, "{}", ended.err);
         assert!(ended.err.starts_with(place), "{}", ended.err);
         assert!(ended.err.contains(error), "{}", ended.err);
-        assert!(ended.err.contains(near), "{}", ended.err);
+        assert!(ended.err.contains(suggestion), "{}", ended.err);
     }
 }
 
@@ -45,8 +46,9 @@ fn syntax_errors_are_shown_with_their_place() {
 }
 
 #[test]
-fn a_wrong_command_line_has_its_own_exit_status() {
-    for words in [
+fn a_wrong_command_line_exits_with_2_and_runs_nothing() {
+    for arguments in [
+        // The last argument is the query; what comes before it are runs.
         &["no-such-run", "SELECT 1"][..],
         &["SELECT 1", "SELECT 2"],
         &["SELECT 1", "--format=xml"],
@@ -54,10 +56,11 @@ fn a_wrong_command_line_has_its_own_exit_status() {
         &["SELECT 1", "--threads=0"],
         &["SELECT 1", "-f", "q.sql"],
         &["-f", "no-such-file.sql"],
+        // A directory that is not a run.
         &["/", "SELECT 1"],
     ] {
-        let ended = ended(words);
-        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{words:?}: {}", ended.err);
-        assert!(ended.err.starts_with("error: "), "{words:?}: {}", ended.err);
+        let ended = ended(arguments);
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{arguments:?}: {}", ended.err);
+        assert!(ended.err.starts_with("error: "), "{arguments:?}: {}", ended.err);
     }
 }

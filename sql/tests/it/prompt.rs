@@ -1,4 +1,4 @@
-//! Tests the prompt on a terminal of its own.
+//! Tests the prompt of `tprof sql` on a terminal (pty) of its own.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,23 +14,30 @@ use tempfile::TempDir;
 
 use crate::runs::{program, runs};
 
-/// If the prompt prints nothing for this long, the test fails.
-const LONGEST_MS: u16 = 60_000;
+/// If the prompt prints nothing for this long, the test fails, ms.
+const MAX_SILENCE_MS: u16 = 60_000;
 
+/// A running prompt, and the terminal on which it runs.
 pub struct Terminal {
+    /// `setsid`, or the program itself if `setsid` replaced itself by it.
     child: Child,
+    /// The test's end of the terminal.
     end: File,
-    text: String,
+    /// Output that [`Self::until`] has read but not returned yet.
+    unread: String,
+    /// The directory in which the program keeps its state, such as the history of statements.
     state: TempDir,
 }
 
 impl Terminal {
+    /// Starts a prompt with the test run, and waits until it is ready. Long results go through the
+    /// command `pager`.
     fn open(pager: &str) -> Terminal {
         Terminal::of(&[runs().run().to_str().unwrap()], pager)
     }
 
-    /// Starts a prompt with these arguments.
-    pub fn of(words: &[&str], pager: &str) -> Terminal {
+    /// Starts a prompt with these arguments, and waits until it is ready.
+    pub fn of(arguments: &[&str], pager: &str) -> Terminal {
         let size = nix::pty::Winsize { ws_row: 20, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         let state = TempDir::new().unwrap();
@@ -39,38 +46,45 @@ impl Terminal {
         // sends a signal.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(program([runs().run()]).get_program());
-        command.args(words).env_remove("SPARK_CONNECT_AUTHENTICATE_TOKEN");
+        command.args(arguments).env_remove("SPARK_CONNECT_AUTHENTICATE_TOKEN");
         command.stdin(slave()).stdout(slave()).stderr(slave());
         command.env("TERM", "xterm").env("PAGER", pager).env("XDG_STATE_HOME", state.path());
         let child = command.spawn().unwrap();
         drop((command, pty.slave));
-        let mut terminal = Terminal { child, end: pty.master.into(), text: String::new(), state };
+        let mut terminal = Terminal { child, end: pty.master.into(), unread: String::new(), state };
         terminal.until("tprof> ");
         terminal
     }
 
+    /// Sends keys to the prompt: `\r` is Enter, `\t` Tab, `\x02` one character to the left.
     pub fn type_in(&mut self, keys: &str) {
         self.end.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Reads up to a text, and returns what came before it.
+    /// Reads until a text has arrived, and returns everything before it and the text itself. Fails
+    /// if it doesn't arrive.
     pub fn until(&mut self, wanted: &str) -> String {
         let mut bytes = [0; 4096];
         loop {
-            if let Some(at) = self.text.find(wanted) {
-                let rest = self.text.split_off(at + wanted.len());
-                return std::mem::replace(&mut self.text, rest);
+            if let Some(start) = self.unread.find(wanted) {
+                let rest = self.unread.split_off(start + wanted.len());
+                return std::mem::replace(&mut self.unread, rest);
             }
             let mut ready = [PollFd::new(self.end.as_fd(), PollFlags::POLLIN)];
-            let count = poll(&mut ready, PollTimeout::from(LONGEST_MS)).unwrap();
-            assert!(count > 0, "nothing more came, and no `{wanted}` in: {}", self.text);
+            let count = poll(&mut ready, PollTimeout::from(MAX_SILENCE_MS)).unwrap();
+            assert!(
+                count > 0,
+                "the prompt printed nothing more, and `{wanted}` is not in: {}",
+                self.unread
+            );
             match self.end.read(&mut bytes) {
-                Ok(0) | Err(_) => panic!("no `{wanted}` in: {}", self.text),
-                Ok(count) => self.text += &String::from_utf8_lossy(&bytes[..count]),
+                Ok(0) | Err(_) => panic!("the prompt ended without `{wanted}`: {}", self.unread),
+                Ok(count) => self.unread += &String::from_utf8_lossy(&bytes[..count]),
             }
         }
     }
 
+    /// Leaves the prompt by Ctrl-D. Returns its exit status and the directory of its state.
     pub fn leave(mut self) -> (i32, TempDir) {
         self.type_in("\x04");
         let mut rest = Vec::new();
@@ -116,8 +130,8 @@ fn names_are_completed() {
     terminal.type_in("SELECT max(k.size) FROM communic\t AS k, kernels LIMIT 1;\r");
     terminal.until("1 row");
     terminal.until("tprof> ");
-    // Columns are completed once their table is typed, so the cursor moves back to the place after
-    // SELECT.
+    // Columns are completed only after their table was typed, so the cursor moves back to the end
+    // of `regis`.
     let back = "\x02".repeat(" FROM kernels LIMIT 1;".len());
     terminal.type_in(&format!("SELECT regis FROM kernels LIMIT 1;{back}\t\r"));
     terminal.until("1 row");
@@ -129,7 +143,7 @@ fn names_are_completed() {
 }
 
 #[test]
-fn ctrl_c_ends_the_query_and_not_the_prompt() {
+fn ctrl_c_interrupts_the_query_and_not_the_prompt() {
     let mut terminal = Terminal::open("cat");
     terminal.type_in(
         "SELECT 7 AS b; SELECT count(*) FROM generate_series(1, 1000) a, generate_series(1, 100000000000) b;\r",
@@ -167,15 +181,14 @@ fn long_results_go_through_the_pager() {
 #[test]
 fn a_signal_from_another_process_ends_the_prompt() {
     let mut terminal = Terminal::open("cat");
-    // The pid of the program is needed, because the child may be `setsid`.
     terminal.type_in("SELECT 1 AS a;\r");
     terminal.until("1 row");
     terminal.until("tprof> ");
-    let children = format!("/proc/{0}/task/{0}/children", terminal.child.id());
-    let of_setsid = std::fs::read_to_string(children).unwrap();
-    // `setsid` has no child if it replaced itself by the program: it forks only if it leads a
-    // process group.
-    let program = of_setsid.trim().parse().unwrap_or(terminal.child.id() as i32);
+    // The signal must go to the program and not to `setsid`. `setsid` forks only if it leads a
+    // process group; otherwise it replaces itself by the program and has no child.
+    let child = terminal.child.id();
+    let children = std::fs::read_to_string(format!("/proc/{child}/task/{child}/children")).unwrap();
+    let program = children.trim().parse().unwrap_or(child as i32);
     kill(Pid::from_raw(program), Signal::SIGTERM).unwrap();
     let _ = terminal.end.read_to_end(&mut Vec::new());
     assert!(!terminal.child.wait().unwrap().success());

@@ -1,7 +1,8 @@
-//! Tests `--remote` with a server that speaks Spark Connect: Sail, on loopback.
+//! Tests `tprof sql --remote`, which sends queries to a Spark Connect server. The server is Sail,
+//! on loopback. Most tests compare its results with those of the engine within tprof.
 //!
-//! TPROF_TEST_SAIL names its program, which `scripts/test-readers.sh` fetches. Without it, these
-//! tests only print that they are skipped.
+//! `TPROF_TEST_SAIL` is the path of Sail's program; by default it is the one that
+//! `scripts/test-readers.sh` has fetched. Without a program, the tests that need it are skipped.
 
 mod broken;
 
@@ -21,10 +22,11 @@ use crate::runs::{Ended, ended, of, program, runs};
 use crate::servers::{Server, fetched, free_port, skip};
 use crate::views::traces;
 
-/// A Spark Connect server.
+/// A running Sail server.
 struct Sail(Server);
 
 impl Sail {
+    /// Starts a server on a free port; `None` if Sail isn't there.
     fn start() -> Option<Sail> {
         Sail::start_at(free_port())
     }
@@ -41,23 +43,26 @@ impl Sail {
         })))
     }
 
-    fn program(&self, words: &[&str]) -> Command {
-        at_port(self.0.port, words)
+    /// Returns `tprof sql` with these arguments and this server.
+    fn program(&self, arguments: &[&str]) -> Command {
+        with_server(self.0.port, arguments)
     }
 
-    fn ended(&self, words: &[&str]) -> Ended {
-        of(self.program(words).output().unwrap())
+    /// Runs `tprof sql` with these arguments and this server to its end.
+    fn ended(&self, arguments: &[&str]) -> Ended {
+        of(self.program(arguments).output().unwrap())
     }
 
-    /// Returns the result of a query as CSV, with its header.
-    fn csv(&self, of: &Path, query: &str) -> String {
-        let ended = self.ended(&[of.to_str().unwrap(), query, "--format=csv"]);
+    /// Returns the result of a query of a data set on the server, as CSV with its header.
+    fn csv(&self, set: &Path, query: &str) -> String {
+        let ended = self.ended(&[set.to_str().unwrap(), query, "--format=csv"]);
         assert_eq!((ended.code, &*ended.err), (0, ""), "{query}");
         ended.out
     }
 }
 
-/// Returns the server shared by all tests that do not kill it.
+/// Returns the server that all tests share, except those that kill theirs; `None` if Sail isn't
+/// there.
 fn server() -> Option<&'static Sail> {
     static SERVER: OnceLock<Option<Sail>> = OnceLock::new();
     let server = SERVER.get_or_init(|| {
@@ -74,40 +79,45 @@ fn server() -> Option<&'static Sail> {
     server.as_ref()
 }
 
-#[allow(unsafe_code, reason = "the standard library has no end of a program")]
+/// Has a function called when the test program exits.
+#[allow(unsafe_code, reason = "the standard library has no function for this")]
 fn at_exit(end: extern "C" fn()) {
     // SAFETY: `end` has the type that `atexit` expects, and is in this program as long as it runs.
     assert_eq!(unsafe { libc::atexit(end) }, 0);
 }
 
-fn at_port(port: u16, words: &[&str]) -> Command {
+/// Returns `tprof sql` with these arguments and the server at a port of loopback.
+fn with_server(port: u16, arguments: &[&str]) -> Command {
     let remote = format!("--remote=sc://127.0.0.1:{port}");
-    let mut command = program(words);
+    let mut command = program(arguments);
     command.arg(remote).env_remove("SPARK_CONNECT_AUTHENTICATE_TOKEN");
     command
 }
 
-/// Exports a data set of a run: compacted, or with a directory per rank.
-fn set(run: &Path, to: &Path, files_of_ranks: Option<usize>) {
+/// Exports a run as a data set of Parquet files. With `files_of_ranks`, files are compacted, each
+/// with this many ranks at most; otherwise each rank has a directory.
+fn export_set(run: &Path, to: &Path, files_of_ranks: Option<usize>) {
     let options = Options { output: Some(to.to_owned()), files_of_ranks, ..Options::default() };
     tprof_tables::parquet::export(&RunDir::open(run).unwrap(), &options).unwrap();
 }
 
-/// Returns the lines of CSV without the header, sorted, because engines differ in their order.
-fn sorted(csv: &str) -> Vec<&str> {
+/// Returns the lines of CSV without the header, sorted, because engines return rows in different
+/// orders.
+fn sorted_rows(csv: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = csv.lines().skip(1).collect();
     lines.sort_unstable();
     lines
 }
 
-fn embedded(of: &Path, query: &str) -> String {
-    let ended = ended([of.to_str().unwrap(), query, "--format=csv"]);
+/// Returns the result of a query by the engine within tprof, as CSV with its header.
+fn embedded(set: &Path, query: &str) -> String {
+    let ended = ended([set.to_str().unwrap(), query, "--format=csv"]);
     assert_eq!((ended.code, &*ended.err), (0, ""), "{query}");
     ended.out
 }
 
-/// Returns the names and types of the columns of a result.
-fn types(file: &Path) -> Vec<(String, String)> {
+/// Returns the names and types of the columns of a Parquet file.
+fn column_types(file: &Path) -> Vec<(String, String)> {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     let file = std::fs::File::open(file).unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
@@ -116,13 +126,13 @@ fn types(file: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_table_and_view_equals_that_without_a_server() {
+fn every_table_and_view_is_the_same_as_without_a_server() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     for run in traces(directory.path()) {
         let name = run.file_name().unwrap().to_str().unwrap();
         let all = directory.path().join(format!("{name}-set"));
-        set(&run, &all, Some(128));
+        export_set(&run, &all, Some(128));
         let names: Vec<&str> = catalogue().into_iter().map(|table| table.name).collect();
         let names: Vec<&str> =
             names.into_iter().chain(VIEWS.iter().map(|view| view.name)).collect();
@@ -136,7 +146,7 @@ fn every_table_and_view_equals_that_without_a_server() {
         assert_eq!((there.len(), here.len()), (names.len(), names.len()));
         for ((name, there), here) in names.iter().zip(there).zip(here) {
             assert_eq!(there.lines().next(), here.lines().next(), "{}: {name}", run.display());
-            assert!(sorted(there) == sorted(here), "{}: {name}", run.display());
+            assert!(sorted_rows(there) == sorted_rows(here), "{}: {name}", run.display());
         }
     }
 }
@@ -154,7 +164,7 @@ fn columns_have_the_types_that_they_have_without_a_server() {
         let to = |file: &Path| format!("--output={}", file.display());
         assert_eq!(server.ended(&[set, &query, "--format=parquet", &to(&there)]).code, 0, "{name}");
         assert_eq!(ended([set, &query, "--format=parquet", &to(&here)]).code, 0, "{name}");
-        assert_eq!(types(&there), types(&here), "{name}");
+        assert_eq!(column_types(&there), column_types(&here), "{name}");
     }
 }
 
@@ -201,7 +211,7 @@ fn an_archive_contains_only_complete_runs() {
     many_ranks(&runs().run(), &other, 3).unwrap();
     assert_eq!(archive(&runs().run(), to, &["--raw", "kernels"]).code, 0);
     assert_eq!(archive(&other, to, &[]).code, 0);
-    // A third run was archived only partly.
+    // A third run has only one of its tables in the archive, as if archiving had been interrupted.
     let half = path.join("ranks/run=half-1");
     std::fs::create_dir(&half).unwrap();
     let whole = path.join("ranks").read_dir().unwrap().flatten().map(|entry| entry.path());
@@ -216,17 +226,17 @@ fn an_archive_contains_only_complete_runs() {
         assert_eq!(there, embedded(&path, query), "{query}");
         assert!(there.lines().count() > 2, "{there}");
     }
-    // The first table is missing in one run, the second in both.
-    for (query, lacking) in [
+    // The table `kernels` is missing in one run, `spans` in both.
+    for (query, missing) in [
         ("SELECT count(*) AS n FROM kernels", "kernels of 1 of 2 runs"),
         ("SELECT count(*) AS n FROM spans", "spans of 2 of 2 runs"),
     ] {
         let there = server.ended(&[to, query, "--format=csv"]);
         let here = ended([to, query, "--format=csv"]);
         assert_eq!((there.code, &there.out), (0, &here.out), "{}", there.err);
-        assert!(there.err.contains(lacking), "{}", there.err);
+        assert!(there.err.contains(missing), "{}", there.err);
     }
-    // Together with a data set, each table has the rows of both.
+    // If an archive and a data set are named, each table has the rows of both.
     let set = runs().set();
     let query = "SELECT run, count(*) AS n FROM rank_summary GROUP BY run ORDER BY run";
     let words = [to, set.to_str().unwrap(), query, "--format=csv"];
@@ -234,14 +244,14 @@ fn an_archive_contains_only_complete_runs() {
 }
 
 #[test]
-fn data_under_another_name_on_the_server_is_found() {
+fn data_at_another_path_on_the_server_is_found() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (here, there) = (directory.path().join("here"), directory.path().join("there"));
-    set(&runs().run(), &here, Some(128));
+    export_set(&runs().run(), &here, Some(128));
     std::fs::create_dir(&there).unwrap();
-    // A table is missing in the copy. If a query for it fails, the server reads the copy and not
-    // the original.
+    // The table `spans` will be missing in the copy. So if a query for it fails, the server reads
+    // the copy and not the original.
     for entry in here.read_dir().unwrap().flatten() {
         let _ = Command::new("cp").arg("-r").arg(entry.path()).arg(&there).status().unwrap();
     }
@@ -322,8 +332,10 @@ fn forbidden_statements_and_sources_are_refused_before_anything_is_sent() {
     let new = directory.path().join("new");
     let set = runs().set();
     let set = set.to_str().unwrap();
-    // No server listens on this port, so if tprof sent a request, the error would be another.
-    let nobody = |words: &[&str]| of(at_port(free_port(), words).output().unwrap());
+    // No server listens on this port. If tprof sent a request, the error would be that it can't
+    // reach the server, as for the last query, which is allowed.
+    let without_server =
+        |arguments: &[&str]| of(with_server(free_port(), arguments).output().unwrap());
     for (query, why) in [
         (format!("COPY (SELECT 1) TO '{}'", new.display()), "COPY is refused"),
         (
@@ -341,18 +353,18 @@ fn forbidden_statements_and_sources_are_refused_before_anything_is_sent() {
         ("SELECT * FROM read_files('/etc')".into(), "`read_files` is refused"),
         ("CREATE VIEW kernels AS SELECT 1".into(), "cannot reach"),
     ] {
-        let ended = nobody(&[set, &query]);
+        let ended = without_server(&[set, &query]);
         assert_eq!((ended.code, &*ended.out), (1, ""), "{query}: {}", ended.err);
         assert!(ended.err.contains(why), "{query}: {}", ended.err);
     }
     let run = runs().run();
-    let run = nobody(&[run.to_str().unwrap(), "SELECT 1 FROM runs"]);
+    let run = without_server(&[run.to_str().unwrap(), "SELECT 1 FROM runs"]);
     assert_eq!(run.code, 2);
     for part in ["cannot read the run", "tprof export", "--to parquet", "tprof archive"] {
         assert!(run.err.contains(part), "{}", run.err);
     }
     for option in ["--memory-limit=2G", "--threads=1"] {
-        let ended = nobody(&[set, "SELECT 1", option]);
+        let ended = without_server(&[set, "SELECT 1", option]);
         assert!(ended.code == 2 && ended.err.contains("does not apply"), "{}", ended.err);
     }
     assert!(!new.exists());

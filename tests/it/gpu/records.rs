@@ -91,7 +91,7 @@ fn a_reset_of_a_device_frees_the_live_memory_on_it() {
             // The host's blocks belong to the only device.
             "1" => {
                 assert_eq!(row(Value::Null), [1, 1 << 16, 0]);
-                assert!(notes.contains("1 reset of a device gave back 3 blocks"), "{notes}");
+                assert!(notes.contains("1 device reset freed 3 blocks"), "{notes}");
             }
             _ => {
                 assert_eq!(row(1.into()), [0, 0, 2 << 20]);

@@ -19,7 +19,7 @@ pub enum AnalyzeError {
         /// Path of the file or directory.
         path: PathBuf,
         /// The ranks of the run.
-        there: Vec<u32>,
+        available: Vec<u32>,
     },
     /// The run has no such cycle.
     #[error("the run has no cycle {cycle}")]
@@ -27,7 +27,7 @@ pub enum AnalyzeError {
         /// The cycle that was requested.
         cycle: u32,
         /// The cycles of the run, in words.
-        there: Vec<String>,
+        available: Vec<String>,
     },
     /// An option names something that the run does not have.
     #[error("{} `{}` chooses none of the run's {}", .0.option, .0.text, .0.what)]

@@ -10,6 +10,6 @@ pub mod summary;
 pub use error::AnalyzeError;
 pub use kinds::KINDS;
 pub use pass::{
-    DocumentContext, ReportRequest, Reports, document, read_ranks, read_together, report,
+    DocumentContext, ReportRequest, Reports, document, make_reports, read_ranks, report,
     report_with,
 };

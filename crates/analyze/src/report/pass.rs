@@ -4,8 +4,8 @@
 //! Ranks are read on all cores. If a run has fewer ranks than cores, the other cores work on the
 //! analyses, which are independent of each other.
 //!
-//! Each report names all damage of a file, even if only another report read the damaged table, so a
-//! reader need not know which table a figure comes from.
+//! Each report names all damage that any report of the same pass met in a file. So a reader need
+//! not know which table a figure comes from.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -35,10 +35,10 @@ use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile
 use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
-use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
+use crate::report::summary::{Kind, RankSummary, Report, rank_summary, report_of};
 
-/// If a report covers only a cycle, this note says which figures of the summary and the report on
-/// memory are still of the whole run.
+/// If only a part of the run's time was requested, the note on the summary and the report on memory
+/// ends with this.
 const OF_WHOLE_RUN: &str =
     "processes, their ends, the cgroup, losses and overhead are of the whole run";
 
@@ -63,10 +63,13 @@ pub struct Reports {
     pub step: Option<StepCost>,
 }
 
-/// Makes reports of a run directory or one of its files. Addresses without a name are looked up in
-/// the symbols. Each report is the same as if it were made alone, except that it names the damage
-/// that any of the reports met.
-pub fn read_together(
+/// Makes reports of a run directory or one of its files. Addresses that the recorder left without a
+/// name are looked up in `symbols`. Each report is the same as if it were made alone, except that
+/// it names the damage that any of the reports met.
+///
+/// Returns an error if no file can be read, if the run has not the requested rank or cycle, or if
+/// an option chooses nothing. A file that can't be read beside others is a problem of the reports.
+pub fn make_reports(
     path: &Path,
     wanted: &ReportRequest<'_>,
     options: &Options,
@@ -75,43 +78,43 @@ pub fn read_together(
     let analyses: Vec<Box<dyn StartedAnalysis>> =
         wanted.kinds.iter().map(|kind| (kind.analysis)()).collect();
     let started: Vec<&dyn StartedAnalysis> = analyses.iter().map(|one| &**one).collect();
-    let read = read_ranks(path, wanted.reports, &started, options, symbols)?;
-    if let Some(named) = chooses_nothing(&started) {
-        return Err(AnalyzeError::Nothing(named));
+    let ranks = read_ranks(path, wanted.reports, &started, options, symbols)?;
+    if let Some(unmatched) = option_that_matches_nothing(&started) {
+        return Err(AnalyzeError::Nothing(unmatched));
     }
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
     let bodies = analyses.into_iter().map(|one| one.finish(options));
-    let costs = &read.costs;
-    let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
+    let contexts = ranks.contexts.iter().cloned();
+    let documents = kinds.into_iter().zip(bodies).zip(contexts).map(|((kind, body), context)| {
+        let DocumentContext { completeness, problems, operators_ended, steps_inferred } = context;
         let Body { mut tables, mut notes } = body;
-        notes.extend(never_on(&of.completeness));
-        lost_rows::explain(&mut tables, &of.completeness.losses);
-        notes.extend(recording::note(kind, &tables, costs));
-        notes.extend(read.part.iter().map(|part| format!("only {part}")));
-        notes.extend(read.unfinished.iter().cloned());
-        let DocumentContext { completeness, problems, operators_ended, steps_inferred } =
-            of.clone();
+        notes.extend(note_if_never_on(&completeness));
+        lost_rows::explain(&mut tables, &completeness.losses);
+        notes.extend(recording::note(kind, &tables, &ranks.costs));
+        notes.extend(ranks.scope_text.iter().map(|scope| format!("only {scope}")));
+        notes.extend(ranks.unfinished.iter().cloned());
         notes.extend(operators::note(operators_ended));
         notes.extend(steps_inferred.then(|| steps::INFERRED.to_owned()));
-        Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
+        Document { kind, run: ranks.run.clone(), completeness, problems, notes, tables }
     });
     let documents = documents.collect();
     let reports = wanted.reports.iter().map(|kind| {
-        let mut report = report_of(&read.dir, path, *kind, options, &read.parts);
-        if read.of_kinds.iter().any(|of| of.steps_inferred) {
+        let mut report = report_of(&ranks.dir, path, *kind, options, &ranks.summaries);
+        if ranks.contexts.iter().any(|context| context.steps_inferred) {
             report.notes.push(steps::INFERRED.to_owned());
         }
-        report.notes.extend(read.part.iter().map(|part| format!("only {part}; {OF_WHOLE_RUN}")));
-        report.notes.extend(read.unfinished.iter().cloned());
+        let scope = ranks.scope_text.iter().map(|scope| format!("only {scope}; {OF_WHOLE_RUN}"));
+        report.notes.extend(scope);
+        report.notes.extend(ranks.unfinished.iter().cloned());
         report
     });
-    let step = recording::worst(&read.costs).cloned();
+    let step = recording::worst(&ranks.costs).cloned();
     Ok(Reports { reports: reports.collect(), documents, step })
 }
 
-/// Returns the note on a run in which recording was never on. The reasons of single figures don't
-/// know of that.
-fn never_on(completeness: &Completeness) -> Option<String> {
+/// Returns the note on a run in which recording was never on. The reasons that single figures give
+/// for missing don't say so.
+fn note_if_never_on(completeness: &Completeness) -> Option<String> {
     let is_all = |gap: &&BlindSpot| gap.as_asked && gap.what == EVERYTHING;
     let gap = completeness.blind.iter().find(is_all)?;
     Some(format!(
@@ -121,8 +124,7 @@ fn never_on(completeness: &Completeness) -> Option<String> {
     ))
 }
 
-/// Makes a document of a run directory or one of its files; addresses without a name are looked up
-/// in the symbols.
+/// Makes the report of one kind of document, as [`make_reports`] does.
 pub fn document(
     kind: &DocumentKind,
     path: &Path,
@@ -130,10 +132,11 @@ pub fn document(
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<Document, AnalyzeError> {
     let wanted = ReportRequest { reports: &[], kinds: &[kind] };
-    Ok(read_together(path, &wanted, options, symbols)?.documents.remove(0))
+    Ok(make_reports(path, &wanted, options, symbols)?.documents.remove(0))
 }
 
-/// Reads a run, or one rank of it, and makes a report.
+/// Makes the summary or the report on memory of a run directory or one of its files, or of one
+/// rank, as [`make_reports`] does.
 pub fn report(path: &Path, kind: Kind, rank: Option<u32>) -> Result<Report, AnalyzeError> {
     report_with(path, kind, rank, None)
 }
@@ -147,19 +150,18 @@ pub fn report_with(
 ) -> Result<Report, AnalyzeError> {
     let wanted = ReportRequest { reports: &[kind], kinds: &[] };
     let options = Options { rank, ..Options::default() };
-    Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
+    Ok(make_reports(path, &wanted, &options, symbols)?.reports.remove(0))
 }
 
-/// Returns an option that chooses nothing in all of the analyses that honour it.
-fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
-    let all: Vec<OptionMatches> = started.iter().flat_map(|one| one.named()).collect();
-    let is_chosen =
-        |of: &OptionMatches| all.iter().any(|one| one.option == of.option && one.chosen);
-    let mut none: Vec<OptionMatches> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
+/// Returns an option that chooses nothing in any of the analyses that honour it.
+fn option_that_matches_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
+    let all: Vec<OptionMatches> = started.iter().flat_map(|one| one.option_matches()).collect();
+    let chooses =
+        |option: &str| all.iter().any(|matches| matches.option == option && matches.chosen);
+    let unmatched = all.iter().filter(|matches| !chooses(matches.option));
     // If several options choose nothing, report the one with the most names, since its list of
     // names helps most.
-    none.sort_by_key(|one| one.there.len());
-    none.pop()
+    unmatched.max_by_key(|matches| matches.names.len()).cloned()
 }
 
 /// Properties of the run that a document reports beside its tables.
@@ -180,57 +182,66 @@ pub struct DocumentContext {
 /// A run whose ranks have all been read.
 pub struct ReadRun {
     dir: RunDir,
+    /// The command, hosts and state of the run.
     pub run: Run,
-    /// The part that was requested, in words.
-    part: Option<String>,
-    /// The device work after the end of that part, in sentences.
+    /// The cycle or the time that was requested, in words; `None` for the whole run.
+    scope_text: Option<String>,
+    /// The device work after the end of the requested time, in a sentence for each rank.
     unfinished: Vec<String>,
     /// Cost of recording per step of each rank, as far as it is known.
     costs: Vec<StepCost>,
-    /// The properties for each analysis.
-    pub of_kinds: Vec<DocumentContext>,
-    /// The ranks' parts of the summary and the report on memory.
-    parts: Vec<Result<RankSummary, String>>,
+    /// What the document of each analysis reports beside its tables, in the order of the analyses.
+    pub contexts: Vec<DocumentContext>,
+    /// What the summary and the report on memory need of each file that was read, or the reason why
+    /// a file could not be read; empty if neither was requested.
+    summaries: Vec<Result<RankSummary, String>>,
 }
 
-/// The properties of a rank that was read. Its analyses store their own results.
+/// The properties of a rank that was read. Analyses store their results themselves.
 struct ReadRank {
-    seen: FileCompleteness,
+    completeness: FileCompleteness,
+    /// Time of the file's last row, ns since the run began.
     last_ns: u64,
     /// Problems with the parts of its file that could not be read.
     problems: Vec<String>,
-    part: Option<RankSummary>,
+    /// What the summary and the report on memory need of it, if one of them was requested.
+    summary: Option<RankSummary>,
     /// Cost of recording per step, if any report judges steps.
     cost: Option<StepCost>,
     /// Whether its operators were recorded for only a part of the time ([`operators::ended`]).
     operators_ended: bool,
     /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if any analysis used them.
     steps_inferred: bool,
-    /// The cycles of the file, if one of them was requested.
+    /// All cycles of the file, if one of them was requested.
     cycles: Vec<Cycle>,
     /// The part of the run's time that was requested, if any, nanoseconds since the run began.
     window_ns: Option<(u64, u64)>,
-    /// The device work after the end of that part, in a sentence.
+    /// The device work after the end of that time, in a sentence.
     unfinished: Option<String>,
 }
 
-/// The data that all ranks of a run share.
-struct Context<'a> {
+/// The inputs that the reading of each rank shares.
+struct Pass<'a> {
     dir: &'a RunDir,
+    /// The beginning of the run, from which times count.
     zero: Zero,
-    /// Unit costs of recording.
+    /// Unit costs of recording, or the reason why they are unknown.
     prices: Result<Prices, &'static str>,
     /// Logs of `torch.compile`, which are read when they are first needed.
     logs: OnceLock<RunLogs>,
+    /// The summary, the report on memory, both or neither.
     reports: &'a [Kind],
+    /// The analyses that read each rank.
     started: &'a [&'a dyn StartedAnalysis],
     options: &'a Options,
+    /// Looks up addresses that the recorder left without a name.
     symbols: Option<&'a dyn SymbolSource>,
     /// Number of threads that one rank may use.
     cores: usize,
 }
 
-/// Runs the analyses on every rank of a run.
+/// Runs the analyses on every rank of a run. Returns the same errors as [`make_reports`], except
+/// that it doesn't check whether options choose something.
 pub fn read_ranks(
     path: &Path,
     reports: &[Kind],
@@ -240,79 +251,79 @@ pub fn read_ranks(
 ) -> Result<ReadRun, AnalyzeError> {
     let dir = RunDir::open(path)?;
     let files: Vec<(usize, &RankFile)> =
-        pick(&dir, path, options.rank)?.into_iter().enumerate().collect();
+        files_of_rank(&dir, path, options.rank)?.into_iter().enumerate().collect();
     let cores = (parallel::cores() / files.len().max(1)).max(1);
     let zero = Zero::of(&dir);
     let logs = OnceLock::new();
     let prices = Prices::of(dir.infos());
-    let context =
-        Context { dir: &dir, zero, prices, logs, reports, started, options, symbols, cores };
+    let pass = Pass { dir: &dir, zero, prices, logs, reports, started, options, symbols, cores };
     let mut costs = Vec::new();
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
-    let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
-    let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
-    let (mut inferred, mut window_ns, mut unfinished) = (false, None, Vec::new());
-    for result in parallel::each(&files, |(place, file)| context.read(*place, file)) {
+    let (mut summaries, mut file_completeness, mut last_ns) = (Vec::new(), Vec::new(), None);
+    let (mut failure, mut cycles, mut operators_ended) = (None, Vec::new(), 0);
+    let (mut steps_inferred, mut window_ns, mut unfinished) = (false, None, Vec::new());
+    for result in parallel::each(&files, |(index, file)| pass.analyze_rank(*index, file)) {
         match result {
-            Ok(read) => {
-                any = true;
-                problems.extend(read.problems);
-                seen.push(read.seen);
-                last_ns = last_ns.max(Some(read.last_ns));
-                parts.extend(read.part.map(Ok));
-                costs.extend(read.cost);
-                cycles.extend(read.cycles);
-                window_ns = window_ns.or(read.window_ns);
-                unfinished.extend(read.unfinished);
-                ended += u64::from(read.operators_ended);
-                inferred |= read.steps_inferred;
+            Ok(rank) => {
+                problems.extend(rank.problems);
+                file_completeness.push(rank.completeness);
+                last_ns = last_ns.max(Some(rank.last_ns));
+                summaries.extend(rank.summary.map(Ok));
+                costs.extend(rank.cost);
+                cycles.extend(rank.cycles);
+                window_ns = window_ns.or(rank.window_ns);
+                unfinished.extend(rank.unfinished);
+                operators_ended += u64::from(rank.operators_ended);
+                steps_inferred |= rank.steps_inferred;
             }
             Err(error) => {
                 let text = error.to_string();
                 problems.push(text.clone());
-                parts.push(Err(text));
+                summaries.push(Err(text));
                 failure = Some(error);
             }
         }
     }
-    match failure {
-        Some(error) if !any => return Err(error.into()),
-        _ => {}
+    if let Some(error) = failure.filter(|_| file_completeness.is_empty()) {
+        return Err(error.into());
     }
-    let cycle = options.cycle.map(|cycle| named(cycle, &cycles)).transpose()?;
-    let part = cycle.or(window_ns.map(|(from, to)| match to {
+    let cycle = options.cycle.map(|cycle| cycle_name(cycle, &cycles)).transpose()?;
+    let scope_text = cycle.or(window_ns.map(|(from, to)| match to {
         u64::MAX => format!("what began after {}", duration(from)),
         to => format!("what began from {} to {}", duration(from), duration(to)),
     }));
     let infos = dir.infos();
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
-    let in_part = options.rank.is_some() || path.is_file();
+    let is_single_rank = options.rank.is_some() || path.is_file();
     let whole = finished && problems.is_empty();
-    let of_kind = |started: &&dyn StartedAnalysis| {
-        let completeness = Completeness::of(infos, finished && !in_part, whole, seen.clone());
-        let operators_ended =
-            if started.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
-        let steps_inferred = inferred && started.needs(options).has(Needs::STEPS);
+    let context = |started: &&dyn StartedAnalysis| {
+        let files = file_completeness.clone();
+        let completeness = Completeness::of(infos, finished && !is_single_rank, whole, files);
+        let needs = started.needs(options);
+        let operators_ended = if needs.has_any(Needs::OPERATORS) { operators_ended } else { 0 };
+        let steps_inferred = steps_inferred && needs.has(Needs::STEPS);
         let problems = problems.clone();
         DocumentContext { completeness, problems, operators_ended, steps_inferred }
     };
-    let of_kinds = started.iter().map(of_kind).collect();
-    let run = run_of(path, infos, options.is_running, last_ns, context.zero);
-    Ok(ReadRun { run, part, unfinished, costs, of_kinds, parts, dir })
+    let contexts = started.iter().map(context).collect();
+    let run = run_of(path, infos, options.is_running, last_ns, pass.zero);
+    Ok(ReadRun { run, scope_text, unfinished, costs, contexts, summaries, dir })
 }
 
-/// Returns the name of a cycle, if any rank has it.
-fn named(cycle: u32, all: &[Cycle]) -> Result<String, AnalyzeError> {
-    if let Some(of) = all.iter().find(|of| of.number == cycle) {
-        return Ok(of.name.clone());
+/// Returns the name of a cycle. If no rank has it, the error lists the cycles that ranks have.
+fn cycle_name(number: u32, cycles: &[Cycle]) -> Result<String, AnalyzeError> {
+    if let Some(cycle) = cycles.iter().find(|cycle| cycle.number == number) {
+        return Ok(cycle.name.clone());
     }
-    let there: BTreeMap<u32, &str> = all.iter().map(|of| (of.number, of.name.as_str())).collect();
-    let there = there.into_values().map(str::to_owned).collect();
-    Err(AnalyzeError::NoCycle { cycle, there })
+    let names: BTreeMap<u32, &str> =
+        cycles.iter().map(|cycle| (cycle.number, cycle.name.as_str())).collect();
+    let available = names.into_values().map(str::to_owned).collect();
+    Err(AnalyzeError::NoCycle { cycle: number, available })
 }
 
-/// Returns the files of a run, or those of one rank.
-fn pick<'a>(
+/// Returns the files of one rank, or all files of a run. If the run has no such rank, the error
+/// lists the ranks that it has.
+fn files_of_rank<'a>(
     dir: &'a RunDir,
     path: &Path,
     rank: Option<u32>,
@@ -320,19 +331,20 @@ fn pick<'a>(
     let Some(rank) = rank else { return Ok(dir.files().iter().collect()) };
     let files: Vec<&RankFile> = dir.files().iter().filter(|file| file.rank == Some(rank)).collect();
     if files.is_empty() {
-        let mut there: Vec<u32> = dir.files().iter().filter_map(|file| file.rank).collect();
-        there.dedup();
-        return Err(AnalyzeError::NoRank { rank, path: path.to_path_buf(), there });
+        let mut available: Vec<u32> = dir.files().iter().filter_map(|file| file.rank).collect();
+        available.dedup();
+        return Err(AnalyzeError::NoRank { rank, path: path.to_path_buf(), available });
     }
     Ok(files)
 }
 
-/// Limits a file to one of its cycles, and returns all of them.
-fn only_cycle(trace: &mut TraceFile, cycle: u32) -> Vec<Cycle> {
-    let all = cycles::of(trace);
-    let chosen = all.iter().find(|of| of.number == cycle);
-    trace.read_only(chosen.map(|of| of.part.clone()).unwrap_or_default());
-    all
+/// Limits a file to one of its cycles, and returns all of its cycles. If the file has no such
+/// cycle, nothing of it is read.
+fn limit_to_cycle(trace: &mut TraceFile, number: u32) -> Vec<Cycle> {
+    let cycles = cycles::of(trace);
+    let chosen = cycles.iter().find(|cycle| cycle.number == number);
+    trace.read_only(chosen.map(|cycle| cycle.part.clone()).unwrap_or_default());
+    cycles
 }
 
 /// Base name of a path.
@@ -340,8 +352,11 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-impl Context<'_> {
-    fn read(&self, place: usize, file: &RankFile) -> Result<ReadRank, TraceError> {
+impl Pass<'_> {
+    /// Opens the file of a rank, and runs all analyses on it. `index` is the place of the file
+    /// among those that the pass reads. Returns an error if the file can't be opened; damage within
+    /// it is among the problems of the result.
+    fn analyze_rank(&self, index: usize, file: &RankFile) -> Result<ReadRank, TraceError> {
         let name = file_name(&file.path);
         let mut trace = TraceFile::open(&file.path)?;
         if let Some(symbols) = self.symbols {
@@ -350,42 +365,45 @@ impl Context<'_> {
         let clock = self.zero.clock(&trace, self.dir);
         let machine = Machine::of(self.dir.infos());
         let label = file.label.to_string();
-        let at = RankContext { rank: file.rank, label, file: name, clock, machine };
-        let seen = FileCompleteness::of(&trace);
+        let context = RankContext { rank: file.rank, label, file: name, clock, machine };
+        let completeness = FileCompleteness::of(&trace);
         let cycles = match self.options.cycle {
-            Some(cycle) => only_cycle(&mut trace, cycle),
+            Some(number) => limit_to_cycle(&mut trace, number),
             None => Vec::new(),
         };
         let mut unfinished = None;
         let window_ns = self.options.window.map(|window| {
             let (from_ns, to_ns) = window.on(clock);
-            let mut part = cycles::between(&trace, from_ns, to_ns);
+            let mut cut = cycles::between(&trace, from_ns, to_ns);
             if let Window::OfProgram { device_until_ns, .. } = window {
                 let after_end = WorkAfterEnd::of(&trace, to_ns, device_until_ns);
-                part.device_until_ns = device_until_ns.filter(|_| !after_end.is_mixed);
+                cut.device_until_ns = device_until_ns.filter(|_| !after_end.is_mixed);
                 unfinished = after_end.note();
             }
-            trace.read_only(part);
-            let since = |ns: u64| if ns == u64::MAX { ns } else { clock.since_start(ns) };
-            (since(from_ns), since(to_ns))
+            trace.read_only(cut);
+            // `u64::MAX` means that the window has no end.
+            let since_start = |ns: u64| if ns == u64::MAX { ns } else { clock.since_start(ns) };
+            (since_start(from_ns), since_start(to_ns))
         });
-        let (mut part, mut cost) = (None, None);
+        let (mut summary, mut cost) = (None, None);
         let mut steps_inferred = false;
-        // A rank may be needed in two forms: as it was recorded, and as Holistic Trace Analysis
-        // reads it. Only one of the two is in memory at a time.
+        // Analyses may need a rank in two forms: as it was recorded, and as Holistic Trace Analysis
+        // (HTA) reads it. Only one of the two is in memory at a time.
         for hta in [false, true] {
-            let these: Vec<usize> =
-                (0..self.started.len()).filter(|&one| self.reads_as(one, hta)).collect();
+            let of_form =
+                |started: &&dyn StartedAnalysis| (self.options.hta && started.has_hta()) == hta;
+            let started: Vec<&dyn StartedAnalysis> =
+                self.started.iter().copied().filter(of_form).collect();
             let with_reports = !hta && !self.reports.is_empty();
-            if these.is_empty() && !with_reports {
+            if started.is_empty() && !with_reports {
                 continue;
             }
             let mut needs = Needs::default();
-            for &one in &these {
-                needs = needs | self.started[one].needs(self.options);
+            for analysis in &started {
+                needs = needs | analysis.needs(self.options);
             }
             if with_reports && self.reports.contains(&Kind::Summary) {
-                needs = needs | crate::report::summary::needs(&trace, &at);
+                needs = needs | crate::report::summary::needs(&trace, &context);
             }
             let mut rank = RankTrace::load_as(&trace, needs, hta, self.cores);
             rank.steps_from = rank.steps_from.or(self.options.steps_from);
@@ -394,34 +412,38 @@ impl Context<'_> {
                 let logs = self.logs.get_or_init(|| RunLogs::of(self.dir));
                 rank.compile = logs.of_rank(file, &trace);
             }
-            let judges = |&one: &usize| recording::is_judged_by(self.started[one].kind());
-            if !hta && at.rank.is_some() && (with_reports || these.iter().any(judges)) {
-                cost = self.cost(&rank, &at);
+            let judges_steps =
+                |analysis: &&dyn StartedAnalysis| recording::is_judged_by(analysis.kind());
+            let needs_cost = with_reports || started.iter().any(judges_steps);
+            if !hta && context.rank.is_some() && needs_cost {
+                cost = self.recording_cost(&rank, &context);
                 rank.recording = cost.as_ref().and_then(|cost| cost.value().cloned());
             }
-            parallel::each_on(self.cores, &these, |&one| {
-                self.started[one].rank(place, &rank, &at, self.options);
+            parallel::each_on(self.cores, &started, |analysis| {
+                analysis.rank(index, &rank, &context, self.options);
             });
             steps_inferred |= rank.has_inferred_steps();
             if with_reports {
-                part = Some(part_of(&rank, &at, self.dir, self.reports, self.findings(place)));
-                if let (Some(part), Some(cost)) = (&mut part, &cost) {
-                    part.cost = cost.clone();
+                let findings = self.findings(index);
+                let mut made = rank_summary(&rank, &context, self.dir, self.reports, findings);
+                if let Some(cost) = &cost {
+                    made.cost = cost.clone();
                 }
+                summary = Some(made);
             }
         }
-        let problem = |p: Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
+        let problem = |p: Problem| format!("{}: {} (at byte {})", context.file, p.what, p.offset);
         let mut problems: Vec<String> =
             trace.unread().problems().into_iter().map(problem).collect();
-        problems.extend(unclosed(&trace, &at.file, self.dir));
-        if let Some(part) = &mut part {
-            part.problems.clone_from(&problems);
+        problems.extend(unclosed(&trace, &context.file, self.dir));
+        if let Some(summary) = &mut summary {
+            summary.problems.clone_from(&problems);
         }
         Ok(ReadRank {
-            seen,
+            completeness,
             last_ns: clock.since_start(trace.last_ns()),
             problems,
-            part,
+            summary,
             cost: cost.and_then(|cost| cost.value().cloned()),
             operators_ended: operators::ended(&trace),
             steps_inferred,
@@ -432,20 +454,21 @@ impl Context<'_> {
     }
 
     /// Returns the cost of recording per step of a rank; `None` if steps were not read.
-    fn cost(&self, rank: &RankTrace<'_>, at: &RankContext) -> Option<Reading<StepCost>> {
+    fn recording_cost(
+        &self,
+        rank: &RankTrace<'_>,
+        context: &RankContext,
+    ) -> Option<Reading<StepCost>> {
         let has_steps = rank.needs.has(Needs::STEPS);
-        has_steps.then(|| recording::of_rank(rank, &at.label, &self.prices))
+        has_steps.then(|| recording::of_rank(rank, &context.label, &self.prices))
     }
 
-    /// Returns the rank's part of the findings, if findings were requested.
-    fn findings(&self, place: usize) -> Option<RankFindings> {
+    /// Returns the findings of the rank whose file has this place, if the report on findings was
+    /// requested and has read the rank.
+    fn findings(&self, index: usize) -> Option<RankFindings> {
         self.started.iter().find_map(|&started| {
             let started: &dyn Any = started;
-            started.downcast_ref::<UnjoinedAnalysis<Findings>>()?.part(place)?
+            started.downcast_ref::<UnjoinedAnalysis<Findings>>()?.part(index)?
         })
-    }
-
-    fn reads_as(&self, analysis: usize, hta: bool) -> bool {
-        (self.options.hta && self.started[analysis].has_hta()) == hta
     }
 }

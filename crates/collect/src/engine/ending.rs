@@ -3,7 +3,7 @@
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
 use super::summary;
-use crate::engine::workers::{ModuleTask, SymbolsWanted};
+use crate::engine::workers::{ModuleTask, SymbolTask};
 use crate::output::info;
 use crate::output::survivors::{self, Survivor};
 use crate::targets::target::Target;
@@ -131,8 +131,8 @@ impl Engine {
         self.assign_samples(u64::MAX);
         self.wait_for_workers(|open| open.modules > 0, Duration::from_secs(5));
         if self.parts.config.table_cache.is_some() {
-            self.open.keeping +=
-                usize::from(self.parts.workers.modules.send(ModuleTask::Keep).is_ok());
+            self.open.writing_cache +=
+                usize::from(self.parts.workers.modules.send(ModuleTask::WriteCache).is_ok());
         }
         let numbers: Vec<u64> = self.targets.keys().copied().collect();
         for number in numbers {
@@ -141,8 +141,8 @@ impl Engine {
         self.write_schedule(now);
         self.write_pauses(now);
         self.flush_samples(u64::MAX, u64::MAX, true);
-        let last = self.parts.workers.symbols.send(SymbolsWanted::Last);
-        self.open.keeping += usize::from(last.is_ok());
+        let last = self.parts.workers.symbols.send(SymbolTask::Finish);
+        self.open.writing_cache += usize::from(last.is_ok());
         self.wait_for_workers(|open| open.symbols > 0, Duration::from_secs(120));
         let still = self.open.symbols;
         if still > 0 {
@@ -182,7 +182,7 @@ impl Engine {
         info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();
         self.write_info_now();
-        self.wait_for_workers(|open| open.keeping > 0, KEEPING);
+        self.wait_for_workers(|open| open.writing_cache > 0, KEEPING);
         self.parts.info
     }
 

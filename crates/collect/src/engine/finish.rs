@@ -2,7 +2,7 @@
 //! stacks.
 
 use super::main_loop::Engine;
-use super::workers::SymbolsWanted;
+use super::workers::SymbolTask;
 use crate::targets::code::Unresolved;
 use crate::targets::target::Target;
 use std::path::Path;
@@ -79,14 +79,14 @@ impl Engine {
     pub(super) fn request_names(&mut self, Unresolved { target, places }: Unresolved) {
         let (kernel, user): (Vec<_>, Vec<_>) =
             places.into_iter().partition(|(_, module, _)| module.path == Path::new(KERNEL));
-        let user = SymbolsWanted::User(Unresolved { target, places: user });
-        let kernel = SymbolsWanted::Kernel(Unresolved { target, places: kernel });
-        for question in [user, kernel] {
-            if let SymbolsWanted::User(n) | SymbolsWanted::Kernel(n) = &question
+        let user = SymbolTask::User(Unresolved { target, places: user });
+        let kernel = SymbolTask::Kernel(Unresolved { target, places: kernel });
+        for task in [user, kernel] {
+            if let SymbolTask::User(n) | SymbolTask::Kernel(n) = &task
                 && !n.places.is_empty()
             {
                 self.open.symbols += 1;
-                let _ = self.parts.workers.symbols.send(question);
+                let _ = self.parts.workers.symbols.send(task);
             }
         }
     }

@@ -7,7 +7,7 @@ use super::prebuilt_tables::PrebuiltTables;
 use super::pss::PssReader;
 use super::recording::{self, Recording};
 use super::reserve::Reserve;
-use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
+use super::workers::{Answer, ModuleTask, ModulesQuestion, Workers};
 use crate::config::Config;
 use crate::directory::socket::SessionSocket;
 use crate::nvml::Devices;
@@ -125,13 +125,13 @@ pub(super) struct SurvivorSearch {
     pub found: Vec<Survivor>,
 }
 
-/// Numbers of questions that the engine has sent and the workers have not answered yet.
+/// Numbers of tasks that the engine has sent and the workers have not completed yet.
 #[derive(Default)]
 pub(super) struct OpenQuestions {
     pub symbols: usize,
     pub modules: usize,
-    /// Number of workers that are still writing tables or names to the cache for later runs.
-    pub keeping: usize,
+    /// Number of workers that are still writing tables or names to the disk cache.
+    pub writing_cache: usize,
 }
 
 /// A request to write everything that was recorded before a moment. The engine has not replied yet.
@@ -141,7 +141,7 @@ pub(super) struct WriteRequest {
     /// Once the sampler has delivered all samples up to this time, no requested sample is missing.
     pub sampled_ns: u64,
     /// The reply is sent at this time, even if something is missing.
-    pub answer_by_ns: u64,
+    pub reply_by_ns: u64,
     /// Whether everything that had arrived has been written, and the names for it were requested.
     pub is_written: bool,
     pub reply: Sender<Reply>,
@@ -253,7 +253,7 @@ impl Engine {
             let now = sys::monotonic_ns();
             let taken = self.pass(now);
             self.housekeeping(now);
-            self.answer_write_requests();
+            self.reply_to_write_requests();
             if self.is_over(now) {
                 break;
             }
@@ -289,7 +289,7 @@ impl Engine {
                 self.open.modules += 1;
                 target.modules.asked = true;
                 target.modules.open += 1;
-                let _ = self.parts.workers.modules.send(ModuleTask::Read(ModulesWanted {
+                let _ = self.parts.workers.modules.send(ModuleTask::Read(ModulesQuestion {
                     image: target.number,
                     pid: target.pid,
                     region: Arc::clone(&target.hooks.region),

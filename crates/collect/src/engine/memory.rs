@@ -31,13 +31,13 @@ impl Engine {
         };
         let mut files: BTreeMap<usize, Vec<PssProcess>> = BTreeMap::new();
         for target in self.targets.values().filter(|target| target.end.is_none()) {
-            let sharer =
-                PssProcess { image: target.number, pid: target.pid, rss: target.usage.rss };
-            files.entry(target.file).or_default().push(sharer);
+            let process =
+                PssProcess { image: target.number, pid: target.pid, rss_bytes: target.usage.rss };
+            files.entry(target.file).or_default().push(process);
         }
-        files.retain(|_, sharers| sharers.len() > 1);
+        files.retain(|_, processes| processes.len() > 1);
         if !files.is_empty() {
-            sizer.ask(files);
+            sizer.request_round(files);
         }
     }
 
@@ -45,9 +45,10 @@ impl Engine {
     /// reader can add them up.
     pub(super) fn take_sizes(&mut self, round: PssRound) {
         if let Some(sizer) = &mut self.parts.sizer {
-            sizer.done(round.took_ns, sys::monotonic_ns(), self.parts.config.rss_interval);
+            let min_pause = self.parts.config.rss_interval;
+            sizer.round_completed(round.took_ns, sys::monotonic_ns(), min_pause);
         }
-        for PssSizes { file, time_ns, sizes } in round.all {
+        for PssSizes { file, time_ns, sizes } in round.files {
             let Some(open) = self.out.files.open.get_mut(file) else { continue };
             let sizes = match sizes {
                 Ok(sizes) => sizes,

@@ -104,9 +104,9 @@ impl Engine {
     fn take_answers(&mut self) {
         while let Ok(answer) = self.parts.answers.try_recv() {
             match answer {
-                Answer::Modules(MappingsRead { image, read_ns, modules, late }) => {
+                Answer::Modules(MappingsRead { image, read_ns, modules, had_ended }) => {
                     if let Some(target) = self.answered(image) {
-                        target.code.was_late |= late;
+                        target.code.was_late |= had_ended;
                         target.code.take_modules(read_ns, modules);
                     }
                 }
@@ -117,8 +117,8 @@ impl Engine {
                         target.code.interprets(interpreter);
                     }
                 }
-                Answer::Saved => {
-                    self.open.keeping = self.open.keeping.saturating_sub(1);
+                Answer::CacheWritten => {
+                    self.open.writing_cache = self.open.writing_cache.saturating_sub(1);
                     self.messages += 1;
                 }
                 Answer::NoPython(process, why) => {

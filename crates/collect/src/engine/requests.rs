@@ -27,7 +27,7 @@ impl Engine {
         let on = self.parts.session.page().off.load(Relaxed) == 0;
         let done = |message: &str| Reply::new(true, message.to_owned());
         let reply = match request {
-            Request::Write { until_ns } => return self.write_until(until_ns, to),
+            Request::Write { until_ns } => return self.add_write_request(until_ns, to),
             Request::Start if on && self.recording.steps.is_none() => {
                 done("recording is on already")
             }

@@ -1,5 +1,10 @@
-//! Threads for work that would delay the next pass over the rings: one reads processes' mappings
-//! and compiles unwind tables, another resolves symbols.
+//! Two threads, the workers, for work that would delay the engine's next pass over the rings. The
+//! module worker reads processes' mappings and compiles unwind tables; the symbol worker resolves
+//! addresses to names.
+//!
+//! A target (a process of the job) that needs its mappings or unwind tables requests them in its
+//! region and waits. The engine passes the request on as a question to the module worker, which
+//! publishes the result in the region, sends an [`Answer`] to the engine and wakes the target.
 
 use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::shared::{Region, SessionMemory, Tables, publish, take_marks};
@@ -18,41 +23,41 @@ use tprof_symbols::{ModuleFile, ResolvedFrame, Symbolizer};
 use tprof_unwind::modules::{CompileJob, FileKey, LoadedModule, ModuleCache, TableState};
 use tprof_wire::region::stack_mode;
 
-/// Bytes of frame information that are compiled before a target gets its answer. They take about
-/// 400 ms on one processor, and a target waits up to a second. PyTorch with CUDA loads 27 MB at
+/// Most bytes of frame information that are compiled while a target waits. They take about 400 ms
+/// on one processor, and a target waits up to a second. PyTorch with CUDA loads 27 MB at
 /// once (180 ms on two processors); with a lower limit, the stacks of its start would be cut.
-/// Tables beyond this limit are compiled after the answer.
-const AT_ONCE: u64 = 64 << 20;
-/// When a process has its first answer, the tables of its smallest modules are compiled for later
-/// processes, up to this many bytes of frame information. They take 6 ms.
-const AT_THE_START: u64 = 1 << 20;
-/// If more frame information than this is to be compiled, several threads compile it, bytes.
-const WORTH_THREADS: u64 = 1 << 20;
+/// Tables beyond this limit are compiled once the target continues.
+const MAX_BYTES_WHILE_WAITING: u64 = 64 << 20;
+/// After the first request of a process that computes unwind rows itself, the tables of its
+/// smallest modules are compiled for later processes: at most this many bytes of frame information,
+/// which take 6 ms.
+const MAX_BYTES_FOR_LATER: u64 = 1 << 20;
+/// Several threads compile a batch of at least this many bytes of frame information.
+const MIN_BYTES_FOR_THREADS: u64 = 1 << 20;
 const MAX_THREADS: usize = 4;
 
-/// Number of images whose mappings are remembered, so that a question about their tables needs no
-/// new reading.
-const RECENT: usize = 32;
+/// Most images whose mappings are remembered. A question about their tables needs no new reading.
+const MAX_RECENT: usize = 32;
 
-/// A pid that no process has, so that nothing is read from `/proc`.
-const NOBODY: u32 = 0;
+/// A pid that no process has. With it, nothing is read from `/proc`.
+const NO_PID: u32 = 0;
 
 /// A question for the module worker: what has this image mapped?
-pub struct ModulesWanted {
+pub struct ModulesQuestion {
     /// The image that the question is about.
     pub image: u64,
-    /// Its process id.
+    /// The process id of the image.
     pub pid: u32,
-    /// The region that the answer is published in.
+    /// The region in which the result is published for the target.
     pub region: Arc<Region>,
-    /// The number of the target's request; `None` if the target did not ask.
+    /// The number of the target's request, which it waits for; `None` if only the engine asks.
     pub request: Option<u32>,
     /// Whether the image has ended, so that its pid may belong to another process.
     pub ended: bool,
-    /// The mappings when the image began, and the time when it began, ns. The worker uses them if
-    /// the image has ended, because the mappings can then no longer be read.
+    /// The mappings when the image began. The worker uses them if the image has ended, because its
+    /// mappings can then no longer be read.
     pub begun_with: Vec<Mapping>,
-    #[allow(missing_docs)]
+    /// The time when the image began, `CLOCK_MONOTONIC` ns.
     pub begun_ns: u64,
 }
 
@@ -61,54 +66,56 @@ pub struct ModulesWanted {
 pub struct MappingsRead {
     /// Number of the image.
     pub image: u64,
-    /// Time when the image had these modules, ns.
+    /// Time when the image had these modules, `CLOCK_MONOTONIC` ns.
     pub read_ns: u64,
     /// The modules that the image maps.
     pub modules: Vec<LoadedModule>,
-    /// Whether the image had ended. Then `modules` are those from its beginning, if they are known.
-    pub late: bool,
+    /// Whether the image had ended. Then `modules` are those from its beginning, or empty if these
+    /// are unknown.
+    pub had_ended: bool,
 }
 
-/// A question for the symbol worker.
-pub enum SymbolsWanted {
+/// A task of the symbol worker.
+pub enum SymbolTask {
     /// Resolve addresses in programs and libraries.
     User(Unresolved),
     /// Resolve addresses in the kernel, once the run has lasted for [`KERNEL_AFTER`].
     Kernel(Unresolved),
-    /// Somebody waits for the answers, so resolve the kernel's addresses now, and later ones at
-    /// once.
-    Now,
-    /// The run is over, and no more questions will come.
-    Last,
+    /// Somebody waits for the names: resolve the kernel's addresses that were sent before, and from
+    /// now on do so as soon as they are sent.
+    KernelNow,
+    /// The run is over: resolve what is left, and write the names to the disk cache. No addresses
+    /// are sent after this.
+    Finish,
 }
 
-/// A run that is shorter than this doesn't resolve kernel addresses. The kernel takes 40 ms to list
-/// its functions, which is longer than most such runs.
+/// A run that is shorter than this doesn't resolve kernel addresses, because the kernel takes 40 ms
+/// to list its functions. Such addresses get the name of an unknown kernel function.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
 /// A task of the module worker.
 pub enum ModuleTask {
     /// Read what an image has mapped.
-    Read(ModulesWanted),
-    /// The run is over: cache the tables that were compiled.
-    Keep,
+    Read(ModulesQuestion),
+    /// The run is over: write the tables that were compiled to the disk cache.
+    WriteCache,
 }
 
 /// A message from the workers to the engine.
 pub enum Answer {
-    /// A worker has cached its results for later runs.
-    Saved,
+    /// A worker has written its results to the disk cache, for later runs.
+    CacheWritten,
     /// The modules that an image has mapped.
     Modules(MappingsRead),
-    /// A question about this image was answered from mappings that had been read before, so the
-    /// engine has them already.
+    /// The modules of this image are those that the engine got last.
     SameModules(u64),
-    /// The target whose addresses were resolved (see [`Unresolved`]), and for each address its
-    /// module and its frames, innermost first.
+    /// Addresses were resolved: the target as in [`Unresolved`], and for each address its module
+    /// and its frames, innermost first.
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
-    /// The Python interpreter of an image.
+    /// The number of an image, and its Python interpreter.
     Python(u64, SharedPython),
-    /// A process has an interpreter whose frames can't be read: the process, and the reason.
+    /// A process has an interpreter whose frames can't be read: the process's name for the report,
+    /// and the reason.
     NoPython(String, String),
 }
 
@@ -116,28 +123,32 @@ pub enum Answer {
 pub struct Workers {
     /// Tasks for the module worker.
     pub modules: Sender<ModuleTask>,
-    /// Questions for the symbol worker.
-    pub symbols: Sender<SymbolsWanted>,
+    /// Tasks for the symbol worker.
+    pub symbols: Sender<SymbolTask>,
 }
 
-/// Starts both workers. They send their answers to `answers` and then wake the engine. `kept` is
-/// the cache for later runs, and whether names are cached in it as well as tables.
+/// Starts both workers. They send to `answers` and then wake the engine. `disk_cache` keeps tables
+/// for later runs, and names as well if `caches_names`. Returns an error if a thread can't be
+/// started.
 pub fn start(
     tables: Tables,
     prebuilt: Arc<PrebuiltTables>,
     session: Arc<SessionMemory>,
-    kept: (Option<Arc<DiskCache>>, bool),
+    disk_cache: Option<Arc<DiskCache>>,
+    caches_names: bool,
     answers: Sender<Answer>,
 ) -> std::io::Result<Workers> {
-    let (modules, wanted) = channel();
-    let (symbols, places) = channel();
+    let (modules, module_tasks) = channel();
+    let (symbols, symbol_tasks) = channel();
     let (module_answers, module_session) = (answers.clone(), Arc::clone(&session));
-    let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    named("tprof-modules").spawn(move || {
-        serve_modules(&wanted, tables, &prebuilt, &module_answers, &module_session)
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    thread("tprof-modules").spawn(move || {
+        serve_modules(&module_tasks, tables, &prebuilt, &module_answers, &module_session)
     })?;
-    named("tprof-symbols")
-        .spawn(move || serve_symbols(&places, kept, KERNEL_AFTER, &answers, &session))?;
+    thread("tprof-symbols").spawn(move || {
+        let symbolizer = Symbolizer::sparing(disk_cache, caches_names);
+        serve_symbols(&symbol_tasks, symbolizer, KERNEL_AFTER, &answers, &session)
+    })?;
     Ok(Workers { modules, symbols })
 }
 
@@ -149,70 +160,72 @@ fn serve_modules(
     session: &SessionMemory,
 ) {
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
-    // The mappings of recent images: the image's number, how often the image had asked when they
-    // were read, and the mappings.
+    // The mappings of recent images, the latest first: the image's number, how many times the image
+    // had requested its mappings when they were read, and the mappings.
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
     while let Ok(task) = tasks.recv() {
         let mut question = match task {
             ModuleTask::Read(question) => question,
-            ModuleTask::Keep => {
-                keep_tables(prebuilt);
-                let _ = answers.send(Answer::Saved);
+            ModuleTask::WriteCache => {
+                write_cache(prebuilt);
+                let _ = answers.send(Answer::CacheWritten);
                 session.wake();
                 continue;
             }
         };
         let mut cache = prebuilt.cache();
         let unloads = question.region.header().python_unloads.load(Acquire);
-        let wanted = question.region.header().maps_wanted.load(Acquire);
-        let known = match question.request {
-            Some(_) => recent.iter().position(|r| (r.0, r.1) == (question.image, wanted)),
-            None => None,
-        };
-        let before = known.or_else(|| recent.iter().position(|r| r.0 == question.image));
-        let before = before.and_then(|at| recent.remove(at)).map(|(.., mappings)| mappings);
+        let requests = question.region.header().maps_wanted.load(Acquire);
+        let index = recent.iter().position(|(image, ..)| *image == question.image);
+        let before = index.and_then(|index| recent.remove(index));
+        // A target that requests a table only, and not its mappings again, gets it by the mappings
+        // that were read before.
+        let is_same = question.request.is_some()
+            && before.as_ref().is_some_and(|(_, requests_before, _)| *requests_before == requests);
+        let before = before.map(|(.., mappings)| mappings);
         let mut mappings = match before {
-            Some(mappings) if known.is_some() => mappings,
-            before => read(&mut question, before, &mut cache),
+            Some(mappings) if is_same => mappings,
+            before => read_mappings(&mut question, before, &mut cache),
         };
-        let late = mappings.late;
+        let had_ended = mappings.had_ended;
         let modules = &mut mappings.modules;
-        // A target that computes unwind rows itself waits only for the list of its mappings.
+        // A target that computes unwind rows itself waits only for the list of its mappings, and
+        // its tables are compiled below.
         let finds_rows = question.region.finds_rows();
         let mut later = Batch::default();
         if !finds_rows {
-            cache.take_kept(&mut tables);
+            cache.load_cached(&mut tables);
             take_marks(&question.region, modules, &mut cache);
-            let (at_once, rest) = to_compile(modules, &cache, finds_rows, AT_ONCE);
+            let (now, rest) = to_compile(modules, &cache, finds_rows, MAX_BYTES_WHILE_WAITING);
             later = Batch::of(&rest, &mut cache);
-            Batch::of(&at_once, &mut cache).compile(&mut cache, &mut tables);
+            Batch::of(&now, &mut cache).compile(&mut cache, &mut tables);
         }
         publish(&question.region, modules, &mut cache);
-        if !late
+        if !had_ended
             && wants_python(&question, modules)
             && let Some(answer) = find_python(&question, unloads, modules, &mut pythons)
         {
             let _ = answers.send(answer);
         }
-        // The engine gets its answer before the target continues. Otherwise the target might end
-        // before the engine knows its modules.
-        let done = match known {
-            Some(_) => Answer::SameModules(mappings.image),
-            None => Answer::Modules(mappings.clone()),
+        // The engine gets the modules before the target continues. Otherwise the target might end
+        // before the engine knows them.
+        let found = match is_same {
+            true => Answer::SameModules(mappings.image),
+            false => Answer::Modules(mappings.clone()),
         };
-        if answers.send(done).is_err() {
+        if answers.send(found).is_err() {
             return;
         }
         // The target's thread is woken first, because the engine may compete for the same
         // processor.
-        answer(&question);
+        wake_target(&question);
         session.wake();
         if finds_rows {
             take_marks(&question.region, &mappings.modules, &mut cache);
             // The short processes of one program run through the same code, so tables that are
             // compiled now serve the program's later processes.
-            if wanted <= 1 {
-                cache.ask_small(&mappings.modules, AT_THE_START);
+            if requests <= 1 {
+                cache.ask_small(&mappings.modules, MAX_BYTES_FOR_LATER);
             }
             let (files, _) = to_compile(&mappings.modules, &cache, finds_rows, u64::MAX);
             later = Batch::of(&files, &mut cache);
@@ -221,45 +234,46 @@ fn serve_modules(
             later.compile(&mut cache, &mut tables);
             publish(&question.region, &mut mappings.modules, &mut cache);
         }
-        recent.truncate(RECENT - 1);
-        recent.push_front((question.image, wanted, mappings));
+        recent.truncate(MAX_RECENT - 1);
+        recent.push_front((question.image, requests, mappings));
     }
 }
 
-/// Lists the files and parts whose tables should be compiled, in order of cost, in two groups: the
-/// first that together have at most `most` bytes of frame information, and the others.
+/// Lists the files, and parts of large files, whose tables should be compiled, the cheapest first,
+/// in two groups: the first that together have at most `max_bytes` of frame information, and the
+/// others.
 fn to_compile(
     modules: &[LoadedModule],
     cache: &ModuleCache,
     finds_rows: bool,
-    most: u64,
+    max_bytes: u64,
 ) -> (Vec<FileKey>, Vec<FileKey>) {
     let files = modules.iter().filter_map(|m| m.file);
-    let mut open: Vec<_> = files
+    let mut wanted: Vec<_> = files
         .flat_map(|f| cache.parts(f).iter().map(|part| part.1).chain([f]))
         .filter(|f| *cache.state(*f) == TableState::Wanted && !cache.is_deferred(*f, finds_rows))
         .collect();
-    open.sort_by_key(|file| cache.module_cost(*file));
+    wanted.sort_by_key(|file| cache.module_cost(*file));
     let mut cost = 0;
-    open.into_iter().partition(|file| {
+    wanted.into_iter().partition(|file| {
         cost += cache.module_cost(*file);
-        cost <= most
+        cost <= max_bytes
     })
 }
 
-/// Caches the compiled tables on disk. This may be slow, and the job's threads wait for this
-/// thread, so it is called only when the run is over.
-fn keep_tables(prebuilt: &PrebuiltTables) {
+/// Writes the compiled tables to the disk cache. This may be slow while the job's threads wait for
+/// this thread, so it is called only when the run is over.
+fn write_cache(prebuilt: &PrebuiltTables) {
     // The cache must not be locked while its tables are written, because processes that begin now
     // need it.
     let fresh = prebuilt.cache().take_fresh();
-    fresh.keep();
+    fresh.write();
 }
 
-/// Tables to be compiled.
+/// Tables to be compiled together.
 #[derive(Default)]
 struct Batch {
-    /// The jobs, in order of their cost.
+    /// The jobs, the cheapest first.
     jobs: Vec<CompileJob>,
     /// Bytes of frame information of all jobs.
     cost: u64,
@@ -272,9 +286,10 @@ impl Batch {
         Batch { jobs: files.iter().filter_map(|file| cache.job(*file)).collect(), cost }
     }
 
+    /// Compiles the tables, on several threads if the batch is large, and stores them in `tables`.
     fn compile(self, cache: &mut ModuleCache, tables: &mut Tables) {
         let threads = match self.cost {
-            WORTH_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            MIN_BYTES_FOR_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
             _ => 1,
         };
         let threads = threads.min(MAX_THREADS).min(self.jobs.len());
@@ -310,22 +325,22 @@ impl Batch {
 
 /// Returns what an image has mapped. If the image has ended, returns what it had mapped when it
 /// began. `before` is the previous result for this image.
-fn read(
-    question: &mut ModulesWanted,
+fn read_mappings(
+    question: &mut ModulesQuestion,
     before: Option<MappingsRead>,
     cache: &mut ModuleCache,
 ) -> MappingsRead {
-    let ModulesWanted { image, pid, ended, begun_ns, .. } = *question;
+    let ModulesQuestion { image, pid, ended, begun_ns, .. } = *question;
     let read_ns = sys::monotonic_ns();
     // The mappings of a zombie are an empty list, which counts as an ended image.
     let before = before.as_ref().map_or(&[][..], |before| &before.modules);
-    let now = (!ended).then(|| cache.loaded_since(pid, before).unwrap_or_default());
-    match now.filter(|modules| !modules.is_empty()) {
-        Some(modules) => MappingsRead { image, read_ns, modules, late: false },
+    let modules = (!ended).then(|| cache.loaded_since(pid, before).unwrap_or_default());
+    match modules.filter(|modules| !modules.is_empty()) {
+        Some(modules) => MappingsRead { image, read_ns, modules, had_ended: false },
         None => {
             // `/proc` may show another process under this pid by now, so nothing is read from it.
-            let modules = cache.identified(NOBODY, std::mem::take(&mut question.begun_with));
-            MappingsRead { image, read_ns: begun_ns, modules, late: true }
+            let modules = cache.identified(NO_PID, std::mem::take(&mut question.begun_with));
+            MappingsRead { image, read_ns: begun_ns, modules, had_ended: true }
         }
     }
 }
@@ -334,7 +349,7 @@ fn read(
 enum PythonSearch {
     /// There was none among this many modules.
     None(usize),
-    /// There is one, and its code begins at this address.
+    /// There is one, in the module that begins at this address.
     At(u64),
     /// There is one, but its frames can't be read.
     Refused,
@@ -342,7 +357,7 @@ enum PythonSearch {
 
 /// Whether Python's frames are needed for this target's stacks: for all of them, or only for those
 /// of calls that wait for a device.
-fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
+fn wants_python(question: &ModulesQuestion, modules: &[LoadedModule]) -> bool {
     let header = question.region.header();
     let has_runtime = || modules.iter().any(|module| is_cuda_library(&module.path));
     match header.stack_mode.load(Relaxed) {
@@ -361,13 +376,13 @@ fn is_cuda_library(path: &Path) -> bool {
 /// publishes it in the region. `unloads` is the number of interpreters that the image had unloaded
 /// before its modules were read.
 fn find_python(
-    question: &ModulesWanted,
+    question: &ModulesQuestion,
     unloads: u32,
     modules: &[LoadedModule],
     pythons: &mut HashMap<u64, PythonSearch>,
 ) -> Option<Answer> {
     let header = question.region.header();
-    let again = match pythons.get(&question.image) {
+    let is_outdated = match pythons.get(&question.image) {
         None => true,
         Some(PythonSearch::None(before)) => *before != modules.len(),
         Some(PythonSearch::At(start)) => {
@@ -376,23 +391,23 @@ fn find_python(
         }
         Some(PythonSearch::Refused) => false,
     };
-    if !again {
+    if !is_outdated {
         return None;
     }
     let candidates = modules.iter().filter(|m| python::may_be(&m.path)).cloned();
     let found = python::find(question.pid, candidates);
     let found = found.map(|found| {
         found.and_then(|found| {
-            let named = |why| (format!("{} python", question.pid), why);
-            found.interpreter().map(|words| (found, words)).map_err(named)
+            let with_process = |why| (format!("{} python", question.pid), why);
+            found.interpreter().map(|words| (found, words)).map_err(with_process)
         })
     });
-    let (looked, answer) = match found {
+    let (search, answer) = match found {
         None => (PythonSearch::None(modules.len()), None),
-        Some(Err((whose, why))) => {
+        Some(Err((process, why))) => {
             // The error is only reported if the user asked for Python's frames.
             let is_asked = header.stack_mode.load(Relaxed) == stack_mode::PYTHON;
-            (PythonSearch::Refused, is_asked.then(|| Answer::NoPython(whose, why)))
+            (PythonSearch::Refused, is_asked.then(|| Answer::NoPython(process, why)))
         }
         Some(Ok((found, interpreter))) => {
             for (place, word) in header.python.iter().zip(interpreter.words()) {
@@ -404,12 +419,12 @@ fn find_python(
             (PythonSearch::At(start), Some(Answer::Python(question.image, found)))
         }
     };
-    pythons.insert(question.image, looked);
+    pythons.insert(question.image, search);
     answer
 }
 
-/// Publishes that the target's request is answered, and wakes the waiting thread.
-fn answer(question: &ModulesWanted) {
+/// Publishes that the target's request is answered, and wakes the threads that wait for it.
+fn wake_target(question: &ModulesQuestion) {
     if let Some(request) = question.request {
         let header = question.region.header();
         header.modules_answered.store(request, Release);
@@ -418,53 +433,54 @@ fn answer(question: &ModulesWanted) {
 }
 
 fn serve_symbols(
-    wanted: &Receiver<SymbolsWanted>,
-    (kept, keeps_names): (Option<Arc<DiskCache>>, bool),
+    tasks: &Receiver<SymbolTask>,
+    mut symbolizer: Symbolizer,
     kernel_after: Duration,
     answers: &Sender<Answer>,
     session: &SessionMemory,
 ) {
     let mut kernel_from = Instant::now() + kernel_after;
-    let mut symbolizer = Symbolizer::sparing(kept, keeps_names);
-    let mut kernels: Vec<Unresolved> = Vec::new();
+    // Kernel addresses that wait until `kernel_from`.
+    let mut of_kernel: Vec<Unresolved> = Vec::new();
     loop {
         let left = kernel_from.saturating_duration_since(Instant::now());
-        let question = match kernels.is_empty() {
-            true => wanted.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => wanted.recv_timeout(left),
+        let task = match of_kernel.is_empty() {
+            true => tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => tasks.recv_timeout(left),
         };
-        let (now, last) = match question {
-            Ok(SymbolsWanted::User(nameless)) => (vec![nameless], false),
-            Ok(SymbolsWanted::Kernel(nameless)) => {
-                kernels.push(nameless);
+        let (due, is_last) = match task {
+            Ok(SymbolTask::User(unresolved)) => (vec![unresolved], false),
+            Ok(SymbolTask::Kernel(unresolved)) => {
+                of_kernel.push(unresolved);
                 (Vec::new(), false)
             }
-            Ok(SymbolsWanted::Now) => {
+            Ok(SymbolTask::KernelNow) => {
                 kernel_from = Instant::now();
-                (std::mem::take(&mut kernels), false)
+                (std::mem::take(&mut of_kernel), false)
             }
-            Ok(SymbolsWanted::Last) => (std::mem::take(&mut kernels), true),
-            Err(RecvTimeoutError::Timeout) => (std::mem::take(&mut kernels), false),
+            Ok(SymbolTask::Finish) => (std::mem::take(&mut of_kernel), true),
+            Err(RecvTimeoutError::Timeout) => (std::mem::take(&mut of_kernel), false),
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let brief = last && Instant::now() < kernel_from;
-        for Unresolved { target, places } in now {
-            let mut done = Vec::with_capacity(places.len());
+        // Only kernel addresses can be left if the run ends before they were due.
+        let is_short_run = is_last && Instant::now() < kernel_from;
+        for Unresolved { target, places } in due {
+            let mut resolved = Vec::with_capacity(places.len());
             for (address, module, pc) in places {
-                let frames = match brief {
+                let frames = match is_short_run {
                     true => Arc::new([tprof_symbols::some_kernel_function()]),
                     false => symbolizer.resolve(&module, pc),
                 };
-                done.push((address, module, frames));
+                resolved.push((address, module, frames));
             }
-            if answers.send(Answer::Symbols(target, done)).is_err() {
+            if answers.send(Answer::Symbols(target, resolved)).is_err() {
                 return;
             }
             session.wake();
         }
-        if last {
-            symbolizer.keep();
-            let _ = answers.send(Answer::Saved);
+        if is_last {
+            symbolizer.write_cache();
+            let _ = answers.send(Answer::CacheWritten);
             session.wake();
         }
     }
@@ -477,24 +493,26 @@ mod tests {
     #[test]
     fn kernel_names_are_resolved_at_once_if_somebody_waits() {
         let session = SessionMemory::new().unwrap().0;
-        let (questions, wanted) = channel();
+        let (tasks, received) = channel();
         let (answers, answered) = channel();
         let never = Duration::from_secs(3600);
-        let serve = move || serve_symbols(&wanted, (None, false), never, &answers, &session);
+        let serve = move || {
+            serve_symbols(&received, Symbolizer::sparing(None, false), never, &answers, &session)
+        };
         let worker = std::thread::spawn(serve);
         let ask = |target| {
             let places = vec![(16, tprof_symbols::kernel(), 16)];
-            questions.send(SymbolsWanted::Kernel(Unresolved { target, places })).unwrap();
+            tasks.send(SymbolTask::Kernel(Unresolved { target, places })).unwrap();
         };
         ask(7);
-        questions.send(SymbolsWanted::Now).unwrap();
-        // Kernel addresses that are sent after `Now` are resolved at once as well.
+        tasks.send(SymbolTask::KernelNow).unwrap();
+        // Kernel addresses that are sent after `KernelNow` are resolved at once as well.
         ask(8);
         for target in [7, 8] {
             let answer = answered.recv_timeout(Duration::from_secs(60));
             assert!(matches!(answer, Ok(Answer::Symbols(of, _)) if of == target));
         }
-        drop(questions);
+        drop(tasks);
         worker.join().unwrap();
     }
 }

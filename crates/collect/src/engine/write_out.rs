@@ -1,71 +1,76 @@
-//! Answers requests to write everything that was recorded before a moment into the run's files. A
-//! program sends such a request to get the results of a part that has just ended.
+//! Replies to requests to write everything that was recorded before a moment into the run's files.
+//! A program sends such a request to get the results of a part that has just ended.
 //!
-//! At that moment the sampler still has CPU samples, because it sorts them before it delivers them.
-//! The workers are still reading the mappings and names of the samples' stacks. The reply waits for
-//! both, and lists what did not arrive in time.
+//! When the request arrives, the sampler still has CPU samples, because it sorts them before it
+//! delivers them, and the workers still read the mappings and names of the samples' stacks. The
+//! reply waits for both, and lists under `missing` what did not arrive in time.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, MS, WriteRequest};
-use super::workers::SymbolsWanted;
+use super::workers::SymbolTask;
 use crate::targets::target::{Pass, Target};
 use std::sync::mpsc::Sender;
 use tprof_os::sys;
 
-/// Longest time that a reply waits. It is shorter than the time after which the server tells the
-/// client that the collector is busy.
-const PATIENCE_NS: u64 = 2_000 * MS;
+/// Longest time from a request to its reply. It is shorter than the time after which the server
+/// tells the client that the collector is busy.
+const MAX_WAIT_NS: u64 = 2_000 * MS;
 
 /// Largest number of passes over the rings for one request. Without a limit, threads that keep
 /// writing could keep the engine here.
 const MAX_PASSES: u32 = 64;
 
 impl Engine {
-    /// Adds a request, which the main loop will answer.
-    pub(super) fn write_until(&mut self, until_ns: Option<u64>, reply: Sender<Reply>) {
+    /// Adds a request to write what was recorded before `until_ns`, or before now. The main loop
+    /// replies to it later.
+    pub(super) fn add_write_request(&mut self, until_ns: Option<u64>, reply: Sender<Reply>) {
         let now = sys::monotonic_ns();
         let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.deliver_now());
-        let _ = self.parts.workers.symbols.send(SymbolsWanted::Now);
+        let _ = self.parts.workers.symbols.send(SymbolTask::KernelNow);
         self.idle = 0;
         self.write_requests.push(WriteRequest {
             until_ns: until_ns.map_or(now, |until| until.min(now)),
             sampled_ns,
-            answer_by_ns: now + PATIENCE_NS,
+            reply_by_ns: now + MAX_WAIT_NS,
             is_written: false,
             reply,
         });
     }
 
-    /// Answers the requests for which all data has arrived or that have waited long enough.
-    pub(super) fn answer_write_requests(&mut self) {
+    /// Replies to the requests for which all data has arrived or that have waited long enough.
+    pub(super) fn reply_to_write_requests(&mut self) {
         for mut request in std::mem::take(&mut self.write_requests) {
             let now = sys::monotonic_ns();
-            let is_late = now >= request.answer_by_ns;
+            let is_late = now >= request.reply_by_ns;
             let is_sampled = self.sampled_until_ns >= request.sampled_ns;
-            let has_modules = self.open.modules == 0;
-            if !request.is_written && (is_sampled && has_modules || is_late) {
+            let mappings_are_read = self.open.modules == 0;
+            if !request.is_written && (is_sampled && mappings_are_read || is_late) {
                 request.is_written = true;
                 self.write_out(now, request.until_ns);
             }
-            let has_names = self.open.symbols == 0 && self.open.modules == 0;
-            let any = |of: fn(&Target, u64) -> bool| {
-                self.targets.values().any(|target| of(target, request.until_ns))
+            // Writing may have sent more tasks to the workers.
+            let mappings_are_read = self.open.modules == 0;
+            let names_are_resolved = self.open.symbols == 0;
+            let any_target = |needs: fn(&Target, u64) -> bool| {
+                self.targets.values().any(|target| needs(target, request.until_ns))
             };
-            let is_joined = !any(Target::needs_operations);
-            if !(request.is_written && has_names && is_joined || is_late) {
+            let has_operations = !any_target(Target::needs_operations);
+            let workers_are_done = mappings_are_read && names_are_resolved;
+            let has_all = request.is_written && workers_are_done && has_operations;
+            if !has_all && !is_late {
                 self.write_requests.push(request);
                 continue;
             }
-            let came = [
+            let awaited = [
                 (is_sampled, "CPU samples of the last moments"),
-                (self.open.modules == 0, "mappings of code"),
-                (self.open.symbols == 0, "names of functions"),
-                (is_joined, "NCCL operations of the last moments"),
-                (!any(Target::needs_memory), "changes of device memory of the last seconds"),
+                (mappings_are_read, "mappings of code"),
+                (names_are_resolved, "names of functions"),
+                (has_operations, "NCCL operations of the last moments"),
+                (!any_target(Target::needs_memory), "changes of device memory of the last seconds"),
             ];
-            let missing: Vec<&str> = came
+            let missing: Vec<&str> = awaited
                 .into_iter()
-                .filter_map(|(has_come, what)| (!has_come).then_some(what))
+                .filter_map(|(has_arrived, what)| (!has_arrived).then_some(what))
                 .collect();
             // Names and mappings may have arrived since the last write.
             self.write_out(now, request.until_ns);
@@ -73,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// Writes all data that has arrived. Stacks from before `settled_ns` are resolved with the
-    /// mappings of their own time.
+    /// Writes all data that has arrived, and requests the names for it. Stacks from before
+    /// `settled_ns` are resolved with the mappings of their own time.
     fn write_out(&mut self, now: u64, settled_ns: u64) {
         for _ in 0..MAX_PASSES {
             if self.read_rings(now, Pass::Partial) == 0 {

@@ -124,11 +124,12 @@ impl Session {
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
         let (answers, engine_answers) = channel();
-        let kept = config.table_cache.clone().map(|path| Arc::new(DiskCache::new(path)));
-        let prebuilt = Arc::new(PrebuiltTables::new(kept.clone()));
-        let kept = (kept, !config.redact);
+        let disk_cache = config.table_cache.clone().map(|path| Arc::new(DiskCache::new(path)));
+        let prebuilt = Arc::new(PrebuiltTables::new(disk_cache.clone()));
+        let (for_workers, memory) = (Arc::clone(&prebuilt), Arc::clone(&page));
+        let caches_names = !config.redact;
         let workers =
-            workers::start(tables, Arc::clone(&prebuilt), Arc::clone(&page), kept, answers)
+            workers::start(tables, for_workers, memory, disk_cache, caches_names, answers)
                 .map_err(system(START_THREAD))?;
         let sampler = start_sampler(&config, &counted, &events, &page)?;
         let stop = Arc::new(AtomicBool::new(false));

@@ -446,8 +446,8 @@ impl Calls {
             ..DeviceAllocation::default()
         };
         match context {
-            _ if free => self.context_memory.given(address, time_ns),
-            Some((context, _)) if !in_stream => self.context_memory.taken(context, row),
+            _ if free => self.context_memory.freed(address, time_ns),
+            Some((context, _)) if !in_stream => self.context_memory.allocated(context, row),
             _ => {}
         }
         self.allocations.push(row);
@@ -456,7 +456,7 @@ impl Calls {
     /// Records that a context ended during this call. The memory of the context was counted as
     /// freed here already, so CUPTI's reports of the same frees must not be counted.
     fn context_ended(&mut self, context: u64, thread: ThreadIndex, [from_ns, to_ns]: [u64; 2]) {
-        if let Some(device) = self.context_memory.ended(context, thread, from_ns) {
+        if let Some(device) = self.context_memory.context_destroyed(context, thread, from_ns) {
             let how = CallKind::Reset(device);
             self.memory_calls.push(MemoryCall {
                 address: 0,

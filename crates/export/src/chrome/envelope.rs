@@ -233,10 +233,10 @@ impl<'a> Envelope<'a> {
         }
         let Window { from_ns, to_ns } = self.part.window;
         if from_ns > 0 {
-            add("slice_from_ns", self.part.at(from_ns).into());
+            add("slice_from_ns", self.part.since_start(from_ns).into());
         }
         if to_ns < u64::MAX {
-            add("slice_to_ns", self.part.at(to_ns).into());
+            add("slice_to_ns", self.part.since_start(to_ns).into());
         }
         if let Some(cut_ns) = cut_ns {
             add("cut_at_ns", cut_ns.into());

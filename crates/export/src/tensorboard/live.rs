@@ -56,9 +56,9 @@ impl LiveLog {
         for (file, name) in selection.files.iter().zip(&names) {
             let mut part = selection.open(file)?;
             let Some((_, last_ns)) = part.trace.extent_ns() else { continue };
-            let settled_ns = part.at(last_ns).saturating_sub(UNSETTLED_NS);
+            let settled_ns = part.since_start(last_ns).saturating_sub(UNSETTLED_NS);
             // Append only whole seconds, because each second has one reading, which must be final.
-            part.window.to_ns = part.clock.at(settled_ns / SECOND_NS * SECOND_NS);
+            part.window.to_ns = part.clock.file_ns(settled_ns / SECOND_NS * SECOND_NS);
             self.write(&selection, &part, name, Extent::SoFar, &RankFigures::default())?;
         }
         Ok(())

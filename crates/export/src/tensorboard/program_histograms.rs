@@ -71,7 +71,7 @@ pub(super) fn write<W: Write>(
         let about = format!("values of {} in the program", code(&name));
         let within = || step_of(mark, settled, &unended);
         let at = match found.step.or_else(within) {
-            Some(step) => EventTime { step, wall_s: wall_s(zero, part.at(mark.time_ns)) },
+            Some(step) => EventTime { step, wall_s: wall_s(zero, part.since_start(mark.time_ns)) },
             None => at_time(zero, part, mark.time_ns),
         };
         file.histogram(&Tag { name, about }, at, &histogram)?;

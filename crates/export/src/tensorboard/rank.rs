@@ -131,7 +131,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         for step in &self.steps {
             let at = at_step(self.zero, self.part, step);
             self.file.scalar(&time, at, millis(step))?;
-            let figures = by_step.get(&(step.number, self.part.at(step.start_ns)));
+            let figures = by_step.get(&(step.number, self.part.since_start(step.start_ns)));
             for (figure, value) in figures.iter().flat_map(|step| &step.values) {
                 let (name, about, scale) = named(*figure);
                 self.file.scalar(&tag(&format!("step/{name}"), about), at, value / scale)?;
@@ -324,7 +324,7 @@ impl<'a, W: Write> RankLog<'a, W> {
     /// Selects one reading per second: the highest for bytes, and the last for other counters. So
     /// the reading of a past second never changes.
     fn of_seconds(&self, readings: &[(u64, f64)], in_bytes: bool) -> Vec<(u64, f64)> {
-        let second = |reading: &(u64, f64)| self.part.at(reading.0) / 1_000_000_000;
+        let second = |reading: &(u64, f64)| self.part.since_start(reading.0) / 1_000_000_000;
         let of_second = |readings: &[(u64, f64)]| match in_bytes {
             true => readings.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)),
             false => readings.last().copied(),
@@ -372,7 +372,7 @@ impl<'a, W: Write> RankLog<'a, W> {
             };
             durations[group].add(kernel.duration_ns);
         }
-        let whole = EventTime { step: 0, wall_s: wall_s(zero, part.at(last_ns)) };
+        let whole = EventTime { step: 0, wall_s: wall_s(zero, part.since_start(last_ns)) };
         for (group, durations) in durations.into_iter().enumerate() {
             if let Some(of) = durations.histogram() {
                 let at = groups.get(group).map_or(whole, |(_, at)| *at);

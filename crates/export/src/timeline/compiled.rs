@@ -24,7 +24,7 @@ pub(crate) fn compilations(
             let times = times.filter(|(start, end)| part.window.touches(*start, *end));
             if let Some((start_ns, end_ns)) = times {
                 events.push(Event {
-                    start_ns: part.at(start_ns),
+                    start_ns: part.since_start(start_ns),
                     duration_ns: end_ns - start_ns,
                     name: lanes.names.of(&name(frame)),
                     kind: EventKind::Range,

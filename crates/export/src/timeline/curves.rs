@@ -51,7 +51,7 @@ impl Curves {
         let drawn: Result<(), Infallible> =
             heap(&part.trace, stretch_ns, |process, time, bytes| {
                 if part.window.holds(time) {
-                    heaps.entry(process).or_default().push((part.at(time), bytes));
+                    heaps.entry(process).or_default().push((part.since_start(time), bytes));
                 }
                 Ok(())
             });
@@ -78,7 +78,7 @@ impl Curves {
             let mut thin = Downsampler::new(stretch_ns);
             let mut kept = Vec::new();
             for (time_ns, bytes) in levels_within(&points, part.window) {
-                kept.extend(thin.point(part.at(time_ns), bytes));
+                kept.extend(thin.point(part.since_start(time_ns), bytes));
             }
             kept.extend(thin.rest());
             let process = Some(processes.index(part, process));
@@ -106,7 +106,7 @@ impl Curves {
                 let key = (row.process, device, name);
                 let curve =
                     curves.entry(key).or_insert_with(|| (Downsampler::new(stretch_ns), Vec::new()));
-                curve.1.extend(curve.0.point(part.at(row.time_ns), bytes));
+                curve.1.extend(curve.0.point(part.since_start(row.time_ns), bytes));
             }
         }
         for ((process, device, name), (thin, mut points)) in curves {
@@ -138,7 +138,9 @@ impl Curves {
             let mut thin = Downsampler::new(stretch_ns);
             let mut kept = Vec::new();
             for (time_ns, value) in points.into_iter().filter(|(_, value)| *value >= 0.0) {
-                kept.extend(thin.point(part.at(time_ns), (value * scale as f64).round() as u64));
+                kept.extend(
+                    thin.point(part.since_start(time_ns), (value * scale as f64).round() as u64),
+                );
             }
             kept.extend(thin.rest());
             let device = match gpu {

@@ -46,7 +46,7 @@ pub(crate) fn streams(
         let mut detail = described.map(|described| described.text.clone()).unwrap_or_default();
         kernel_detail(&row, name, sources.get(name).map(String::as_str), &mut detail);
         let event = Event {
-            start_ns: part.at(row.start_ns),
+            start_ns: part.since_start(row.start_ns),
             duration_ns: row.duration_ns,
             name: lanes.names.of(name),
             kind: if collective { EventKind::Collective } else { EventKind::Kernel },
@@ -61,7 +61,7 @@ pub(crate) fn streams(
     for row in wanted::<MemoryCopy>(part, written) {
         let kind = if row.kind == CopyKind::Memset { EventKind::Memset } else { EventKind::Copy };
         let event = Event {
-            start_ns: part.at(row.start_ns),
+            start_ns: part.since_start(row.start_ns),
             duration_ns: row.duration_ns,
             name: lanes.names.of(&copies::name(&part.trace, &row)),
             kind,
@@ -75,7 +75,7 @@ pub(crate) fn streams(
     }
     for row in wanted::<DeviceSpan>(part, written) {
         let event = Event {
-            start_ns: part.at(row.start_ns),
+            start_ns: part.since_start(row.start_ns),
             duration_ns: row.duration_ns,
             name: lanes.names.of(part.trace.name(row.name)),
             kind: EventKind::DeviceRange,
@@ -97,7 +97,7 @@ pub(crate) fn streams(
             _ => String::new(),
         };
         let event = Event {
-            start_ns: part.at(row.start_ns),
+            start_ns: part.since_start(row.start_ns),
             duration_ns: row.duration_ns,
             name: lanes.names.of(name),
             kind: EventKind::Synchronization,

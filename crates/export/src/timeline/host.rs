@@ -37,7 +37,7 @@ pub(crate) fn spans(
         let name = lanes.names.of(file.name(row.name));
         let detail = lanes.details.of(&detail(part, &row));
         lane.events.push(Event {
-            start_ns: part.at(row.start_ns),
+            start_ns: part.since_start(row.start_ns),
             duration_ns: row.duration_ns,
             name,
             kind: kind(row.kind),

@@ -45,7 +45,7 @@ pub(crate) fn marks(part: &OpenRank<'_>, written: &mut Written, to: &mut Vec<Val
         if part.window.touches(step.start_ns, step.end_ns) {
             to.push(json!({
                 "rank": rank, "step": step.number,
-                "at": part.at(step.start_ns), "end": part.at(step.end_ns),
+                "at": part.since_start(step.start_ns), "end": part.since_start(step.end_ns),
             }));
         }
     }
@@ -53,7 +53,7 @@ pub(crate) fn marks(part: &OpenRank<'_>, written: &mut Written, to: &mut Vec<Val
         let is_drawn = !matches!(mark.kind, MarkKind::Step | MarkKind::Histogram);
         if is_drawn && part.window.holds(mark.time_ns) {
             let name = part.trace.name(mark.name);
-            to.push(json!({ "rank": rank, "name": name, "at": part.at(mark.time_ns) }));
+            to.push(json!({ "rank": rank, "name": name, "at": part.since_start(mark.time_ns) }));
         }
     }
 }

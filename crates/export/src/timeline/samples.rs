@@ -46,7 +46,7 @@ pub(crate) fn sampled(
             // The period that a sample stands for is only an estimate, so it must not reach beyond
             // the slice.
             let (from_ns, to_ns) = part.window.clip(from_ns, row.weight_ns);
-            let (start_ns, end_ns) = (part.at(from_ns), part.at(to_ns));
+            let (start_ns, end_ns) = (part.since_start(from_ns), part.since_start(to_ns));
             let mut frames = match row.stack {
                 0 if waits && calls.is_near(start_ns) => calls.frames(EventKind::Waiting),
                 _ => {

@@ -55,7 +55,7 @@ impl Rule for AllocationChurn {
         }
         let Some((thread, most)) = threads.iter().max_by_key(|(thread, ns)| (**ns, **thread))
         else {
-            return Verdict::none(scene.none(&SAMPLE, is_recorded));
+            return Verdict::nothing_to_judge(scene.none(&SAMPLE, is_recorded));
         };
         if let Some(few) = too_few(scene, samples.len() as u64) {
             return few;

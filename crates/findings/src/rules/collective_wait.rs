@@ -74,8 +74,8 @@ pub(super) fn without(rank: &mut RankFindings, late_ns: u64) {
         }
         finding.bound_ns as f64 >= LEAST_SHARE * of_ns as f64
     });
-    if outcome.found.is_empty() && outcome.clear.is_none() && outcome.unchecked.is_none() {
+    if outcome.found.is_empty() && outcome.no_problem.is_none() && outcome.unchecked.is_none() {
         let left = duration(left_ns);
-        outcome.clear = Some(format!("{left} beside the wait for a late rank (Stragglers)"));
+        outcome.no_problem = Some(format!("{left} beside the wait for a late rank (Stragglers)"));
     }
 }

@@ -56,7 +56,9 @@ impl Rule for Compilation {
             return verdict;
         }
         if !scene.rank.compile.logs.is_empty() {
-            return Verdict::none("a job with a log of torch.compile: CacheMiss judges that");
+            return Verdict::nothing_to_judge(
+                "a job with a log of torch.compile: CacheMiss judges that",
+            );
         }
         let Some(life) = scene.life() else {
             return Verdict::unchecked(
@@ -67,7 +69,7 @@ impl Rule for Compilation {
         let (compiling, place) = scene.compiled_outside();
         let ns = compiling.length();
         if !is_much(ns, life) {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "devices wait for compilers for {} outside of the judged time",
                 duration(ns)
             ));
@@ -94,7 +96,7 @@ impl Rule for Compilation {
         // A first run must compile in any case, and in a longer run the share is smaller. So cap
         // the severity.
         if (ns as f64) < LEAST_OF_LIFE * life.length() as f64 {
-            finding.most = Some(Severity::Medium);
+            finding.max_severity = Some(Severity::Medium);
         }
         Verdict::Found(vec![finding])
     }

@@ -14,7 +14,7 @@ pub(super) const NEEDS_LOG: &str =
 
 /// Returns the verdict if the rank has no log to judge.
 pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
-    let none = || Verdict::none_to_judge(NO_LOG.split(':').next().unwrap_or(NO_LOG), NEEDS_LOG);
+    let none = || Verdict::nothing_recorded(NO_LOG.split(':').next().unwrap_or(NO_LOG), NEEDS_LOG);
     scene.rank.compile.logs.is_empty().then(none)
 }
 
@@ -22,7 +22,7 @@ pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
 /// show a problem, so the verdict is then that the rule was not checked.
 pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
     if scene.rank.compile.logs.iter().all(|read| read.log.is_whole()) {
-        return Verdict::clear(why);
+        return Verdict::no_problem(why);
     }
     Verdict::unchecked(
         "the part of the log of torch.compile that was read does not show it, and the rest was left out",

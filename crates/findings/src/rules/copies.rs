@@ -96,10 +96,9 @@ pub(super) fn judge_synchronous(
             "which call started which copy was not recorded",
             "CUDA or HIP runtime calls with the correlations of their copies",
         ),
-        false => scene
-            .no_calls()
-            .filter(|_| !all.is_empty())
-            .unwrap_or_else(|| Verdict::none(scene.none(thing, scene.has_copies(is_one)))),
+        false => scene.no_calls().filter(|_| !all.is_empty()).unwrap_or_else(|| {
+            Verdict::nothing_to_judge(scene.none(thing, scene.has_copies(is_one)))
+        }),
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
         .collect();
     if bound.is_empty() {
         let known = measured.len();
-        return Verdict::clear(format!(
+        return Verdict::no_problem(format!(
             "by the counters of {known}, no kernel {} uses {} for {BOUND} % or more of its peak",
             scene.place(),
             limit.unit
@@ -117,7 +117,7 @@ fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
         .advice(limit.advice)
         .bound(cover.length())
         .at(work.iter().map(|work| scene.work_place(work)));
-    finding.most = Some(Severity::Low);
+    finding.max_severity = Some(Severity::Low);
     Some(Verdict::Found(vec![finding]))
 }
 

@@ -33,7 +33,7 @@ impl Rule for DataInline {
             Err(verdict) => return verdict,
         };
         if scene.has_device() {
-            return Verdict::none("a job with device work: DataLoadBound judges it");
+            return Verdict::nothing_to_judge("a job with device work: DataLoadBound judges it");
         }
         let mut places = host.ledger.places(Some(Part::Data));
         places.retain(|(place, _)| is_inline(place));

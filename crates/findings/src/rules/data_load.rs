@@ -42,15 +42,17 @@ impl Rule for DataLoadBound {
         let idle = scene.late.length();
         // PyTorch records its own ranges even if the job was sampled, so check for samples first.
         if !scene.has_device() && scene.host().is_some() {
-            return Verdict::none("a job without device work: DataWait judges its samples");
+            return Verdict::nothing_to_judge(
+                "a job without device work: DataWait judges its samples",
+            );
         }
         if spans.is_empty() {
             return match scene.sampled_loading().is_empty() {
                 false => judge_samples(scene),
                 true if scene.share(idle) < 0.01 => {
-                    Verdict::clear("the device hardly waits for the host")
+                    Verdict::no_problem("the device hardly waits for the host")
                 }
-                true => Verdict::none_to_judge(
+                true => Verdict::nothing_recorded(
                     format!(
                         "{}; {}",
                         scene.none(&RANGE, scene.has_spans(&KINDS, SpanPurpose::DataLoad)),
@@ -64,7 +66,7 @@ impl Rule for DataLoadBound {
         let loading = cover_of(scene, &spans);
         let direct = scene.late.intersection(&loading);
         if scene.share(direct.length()) < 0.01 {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "loading takes {} {}; the device waits for {} of it",
                 duration(scene.per_step(loading.length())),
                 scene.per_step_word(),
@@ -113,7 +115,7 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
     let loading = sampled.cover().intersection(&scene.window);
     let direct = scene.late.intersection(&loading);
     if scene.share(direct.length()) < 0.01 {
-        return Verdict::clear(format!(
+        return Verdict::no_problem(format!(
             "PyTorch's DataLoader takes {} {}, by CPU samples; the device waits for {} of it",
             duration(scene.per_step(loading.length())),
             scene.per_step_word(),

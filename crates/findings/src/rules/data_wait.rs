@@ -41,7 +41,7 @@ impl Rule for DataWait {
             Err(verdict) => return verdict,
         };
         if scene.has_device() {
-            return Verdict::none("a job with device work: DataLoadBound judges it");
+            return Verdict::nothing_to_judge("a job with device work: DataLoadBound judges it");
         }
         // Leave out data that the thread loads itself, because DataInline judges it.
         let places = host.ledger.places(Some(Part::Data));

@@ -47,12 +47,12 @@ impl Rule for DeviceAllocations {
             return verdict;
         }
         if let Verdict::Found(_) = EmptyCache.judge(scene) {
-            return Verdict::clear("EmptyCache has the calls of the steps");
+            return Verdict::no_problem("EmptyCache has the calls of the steps");
         }
         let takes = |name: &str| is_device_allocation(name) || is_pinned_allocation(name);
         let calls = scene.calls_named(takes);
         if calls.is_empty() {
-            return Verdict::none(scene.none(&CALL, scene.has_calls(takes)));
+            return Verdict::nothing_to_judge(scene.none(&CALL, scene.has_calls(takes)));
         }
         let pins = |at: &usize| is_pinned_allocation(scene.rank.name(scene.rank.calls[*at].name));
         let pinned = calls.iter().filter(|at| pins(at)).count();
@@ -112,7 +112,7 @@ impl Rule for DeviceAllocations {
             .on_line(sampled.line())
             .at(scene.call_places(&calls));
         if scene.steps < LEAST_STEPS {
-            finding.most = Some(Severity::Low);
+            finding.max_severity = Some(Severity::Low);
         }
         Verdict::Found(vec![finding])
     }

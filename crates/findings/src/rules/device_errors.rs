@@ -66,12 +66,12 @@ impl Rule for DeviceErrors {
         if failures.is_empty() {
             return match read {
                 0 => scene.no_device().unwrap_or_else(|| {
-                    Verdict::none_to_judge(
+                    Verdict::nothing_recorded(
                         "no call with its status was recorded",
                         "statuses of calls: a tprof recording of a job that uses a GPU",
                     )
                 }),
-                read => Verdict::clear(format!(
+                read => Verdict::no_problem(format!(
                     "none of {} failed",
                     counted(read, "call with a status", "calls with a status")
                 )),

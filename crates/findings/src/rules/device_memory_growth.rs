@@ -83,14 +83,14 @@ impl Rule for DeviceMemoryGrowth {
             (is_found, is_found && growth.held.is_of_program, growth.bytes())
         };
         let Some(most) = grown.max_by_key(rank) else {
-            return Verdict::clear("the device memory that is held does not grow");
+            return Verdict::no_problem("the device memory that is held does not grow");
         };
         if !most.is_found() {
             let how = match most.bytes() >= LEAST_BYTES {
                 true => ", but not steadily, or it ends",
                 false => "",
             };
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "memory held of device {} grows by {}{how}",
                 most.held.device,
                 bytes(most.bytes())

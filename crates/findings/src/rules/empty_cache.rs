@@ -52,7 +52,7 @@ impl Rule for EmptyCache {
         let both = steps.filter(|step| has(&frees, step) && has(&takes, step)).count();
         let judged = scene.later_steps.len();
         if 2 * both < judged || both == 0 {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "memory goes back to the driver and is taken again in {both} of {judged} steps"
             ));
         }

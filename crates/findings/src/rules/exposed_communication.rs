@@ -39,7 +39,7 @@ impl Rule for ExposedCommunication {
         if scene.communication.is_empty() {
             let mut work = scene.rank.work.iter();
             let is_recorded = work.any(|work| work.class == Class::Communication);
-            return Verdict::none(scene.none(&KERNEL, is_recorded));
+            return Verdict::nothing_to_judge(scene.none(&KERNEL, is_recorded));
         }
         let exposed = scene.communication.without(&scene.compute);
         let kernels: Vec<(&Work, u64)> = kernels(scene, &exposed);

@@ -64,9 +64,9 @@ impl Rule for ExposedCopies {
         let in_window: Vec<usize> =
             copies.iter().copied().filter(|at| scene.work_in_window_ns[*at] > 0).collect();
         if in_window.is_empty() {
-            return scene
-                .no_calls()
-                .unwrap_or_else(|| Verdict::none(scene.none(&COPY, !copies.is_empty())));
+            return scene.no_calls().unwrap_or_else(|| {
+                Verdict::nothing_to_judge(scene.none(&COPY, !copies.is_empty()))
+            });
         }
         let held = holding(scene, &in_window);
         let found = KINDS.into_iter().filter_map(|(kind, subject, what)| {
@@ -76,7 +76,7 @@ impl Rule for ExposedCopies {
         });
         let found: Vec<Finding> = found.collect();
         match found.is_empty() {
-            true => Verdict::clear(format!(
+            true => Verdict::no_problem(format!(
                 "no kernel {} was launched behind a copy before that was over",
                 scene.place()
             )),

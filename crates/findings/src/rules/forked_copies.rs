@@ -38,13 +38,15 @@ impl Rule for ForkedCopies {
         }
         let copies = match forked::copies(scene.rank.file) {
             Ok(Some(copies)) => copies,
-            Ok(None) => return Verdict::none("no process forked a worker that lived on"),
+            Ok(None) => {
+                return Verdict::nothing_to_judge("no process forked a worker that lived on");
+            }
             Err(why) => return Verdict::unchecked(why, "proportional set sizes of live workers"),
         };
         let ForkedMemory { workers, before, pss, rss, own, copied } = copies;
         let share = copied as f64 / pss.max(1) as f64;
         if copied < LEAST_BYTES || share < LEAST_SHARE {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "{} copied {} ({} of their memory)",
                 counted(workers, "forked worker", "forked workers"),
                 bytes(copied),

@@ -99,7 +99,7 @@ impl Rule for FragmentedMemory {
             if let Some(verdict @ Verdict::Found(_)) = snapshot {
                 return verdict;
             }
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "no misfit in the recording; at the peak {} of {} held are free",
                 bytes(free),
                 bytes(pool.peak_reserved)
@@ -158,7 +158,7 @@ fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
     let (device, held) = devices.into_iter().max_by_key(|(_, held)| held.stranded)?;
     let share = held.stranded as f64 / held.reserved.max(1) as f64;
     if held.stranded < LEAST_STRANDED || share < LEAST_SHARE {
-        return Some(Verdict::clear(format!(
+        return Some(Verdict::no_problem(format!(
             "in the snapshot {} of {} held are free within segments in use",
             bytes(held.stranded),
             bytes(held.reserved)

@@ -42,7 +42,9 @@ impl Rule for GcPauses {
             }
             return match host.visible.interpreter {
                 true => too_little(host, ns, "garbage collection"),
-                false => Verdict::none("no function of Python's interpreter was sampled"),
+                false => {
+                    Verdict::nothing_to_judge("no function of Python's interpreter was sampled")
+                }
             };
         }
         let places = host.ledger.places(Some(Part::Gc));

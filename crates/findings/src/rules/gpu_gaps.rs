@@ -34,7 +34,7 @@ impl Rule for GpuGaps {
         let gaps: Vec<&Gap> =
             scene.gaps.iter().filter(|gap| gap.interval.length() >= least).collect();
         if gaps.is_empty() {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "no gap of {} or more {}",
                 duration(least),
                 scene.place()
@@ -45,7 +45,7 @@ impl Rule for GpuGaps {
         // them.
         let explained = scene.explained_ns(&idle);
         if explained * 2 >= idle.length() {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "{} of {} or more; `tprof report gpu-time` has the causes of {} of this time",
                 times(scene, gaps.len(), "gaps"),
                 duration(least),

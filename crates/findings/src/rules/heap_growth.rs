@@ -68,7 +68,7 @@ impl Rule for HeapGrowth {
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let Some(moments) = moments(scene) else {
-            return Verdict::none("no time is judged");
+            return Verdict::nothing_to_judge("no time is judged");
         };
         let by_step = scene.steps >= LEAST_STEPS;
         let growth_within = |within: Range<usize>| {
@@ -94,7 +94,7 @@ impl Rule for HeapGrowth {
         if from.is_none() || !counts(last.saturating_sub(grown), last) {
             let grows = counts(last.saturating_sub(grown), last);
             let how = if grows { ", but not steadily, or it ends" } else { "" };
-            return Verdict::clear(format!("live heap grows by {}{how}", bytes(grown)));
+            return Verdict::no_problem(format!("live heap grows by {}{how}", bytes(grown)));
         }
         let of_live = grown as f64 / last.max(1) as f64;
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
@@ -105,7 +105,7 @@ impl Rule for HeapGrowth {
         let judged_ns = moments.last().zip(moments.first()).map_or(0, |(last, first)| last - first);
         let goes_on = by_step || judged_ns >= LONG_NS;
         if !(goes_on || is_known && life_ns >= LEAST_NS) {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "live heap grows by {} in {}, too short a time to tell growth that goes on",
                 bytes(grown),
                 duration(life_ns)

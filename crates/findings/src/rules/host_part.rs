@@ -78,7 +78,7 @@ pub(super) fn too_little(host: &RankHost, ns: u64, what: &str) -> Verdict {
             "samples of all of it: perf events, and a recording without losses",
         );
     }
-    Verdict::clear(format!("{what} takes {} ({})", duration(ns), percent(share(ns))))
+    Verdict::no_problem(format!("{what} takes {} ({})", duration(ns), percent(share(ns))))
 }
 
 /// Whether a part of the judged time is large enough to be reported.

@@ -67,7 +67,9 @@ impl Rule for LowPrecisionUnused {
         };
         let work = work_of(scene, |_, run| ratio(run, peak).is_some());
         if work.is_empty() {
-            return Verdict::clear("no product of float32 would be much faster in a shorter type");
+            return Verdict::no_problem(
+                "no product of float32 would be much faster in a shorter type",
+            );
         }
         let (mut saved, mut all) = (0.0, 0);
         let mut by_peak: BTreeMap<&str, u64> = BTreeMap::new();
@@ -105,7 +107,7 @@ impl Rule for LowPrecisionUnused {
             .bound(saved_ns)
             .at(work.iter().map(|work| scene.work_place(work)));
         // The user may have chosen the precision on purpose, so cap the severity.
-        finding.most = Some(Severity::Medium);
+        finding.max_severity = Some(Severity::Medium);
         Verdict::Found(vec![finding])
     }
 }

@@ -41,7 +41,7 @@ impl Rule for LowUtilization {
         let busy = 1.0 - scene.share(scene.idle.length() + scene.unknown_ns);
         if low.is_empty() {
             let busy = percent(busy);
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "the device is busy for {busy} of the time {}, with no low part",
                 scene.place()
             ));
@@ -51,7 +51,7 @@ impl Rule for LowUtilization {
         // If other rules judge the causes, low utilization is only a symptom, and this rule doesn't
         // report it.
         if explained * 2 >= lost {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "the device is busy for {} of the time {}; `tprof report gpu-time` has the causes \
                  of {} of its idle time",
                 percent(busy),

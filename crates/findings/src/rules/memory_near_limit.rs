@@ -46,11 +46,13 @@ impl Rule for MemoryNearLimit {
         let is_full = is_near(peak) && held.is_none_or(is_near);
         if kills == 0 && !is_full {
             return match (limit, held.filter(|_| is_near(peak))) {
-                (None, _) => Verdict::none(format!("{in_use}; the cgroup has no limit")),
-                (Some(_), None) => Verdict::clear(in_use),
+                (None, _) => {
+                    Verdict::nothing_to_judge(format!("{in_use}; the cgroup has no limit"))
+                }
+                (Some(_), None) => Verdict::no_problem(in_use),
                 // The kernel reclaims page cache when memory is needed, so page cache doesn't count
                 // as used.
-                (Some(_), Some(held)) => Verdict::clear(read(held, limit, WITHOUT_CACHE)),
+                (Some(_), Some(held)) => Verdict::no_problem(read(held, limit, WITHOUT_CACHE)),
             };
         }
         let of_cache = match held {

@@ -40,7 +40,7 @@ impl Rule for NoFreeCore {
         let taken = CoreUse::of(host);
         let load = MachineLoad::of(scene.rank.file, host);
         if is_of_others(&taken, &load, ns) {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "other programs had the cores for {}",
                 amount(host, ns)
             ));
@@ -65,17 +65,17 @@ impl Rule for NoFreeCore {
 }
 
 /// The smallest share of the judged time that other programs must have taken for a note.
-const LEAST_LOST: f64 = 0.05;
+const LEAST_STOLEN: f64 = 0.05;
 
-/// Returns the time that other programs took from a rank; `None` if that time is short or if the
-/// job itself is the cause.
-pub(crate) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
+/// Returns the time that other programs took from a rank's driving thread; `None` if that time is
+/// short or unknown, or if the job itself is the cause.
+pub(crate) fn stolen_time(scene: &Scene<'_>) -> Option<StolenTime> {
     let host = host(scene).ok()?;
     let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
     let load = MachineLoad::of(scene.rank.file, host);
-    let is_much = ns as f64 >= LEAST_LOST * of_ns as f64;
-    let is_lost = is_much && is_of_others(&CoreUse::of(host), &load, ns);
-    is_lost.then_some(StolenTime {
+    let is_much = ns as f64 >= LEAST_STOLEN * of_ns as f64;
+    let is_stolen = is_much && is_of_others(&CoreUse::of(host), &load, ns);
+    is_stolen.then_some(StolenTime {
         ns,
         of_ns,
         busy_cores: load.busy_cores,

@@ -66,7 +66,7 @@ impl Rule for OddShapes {
         }
         let work = work_of(scene, |_, run| suffers(run));
         if work.is_empty() {
-            return Verdict::clear(
+            return Verdict::no_problem(
                 "matrix products have sizes that matrix units take whole, or are near the roof",
             );
         }

@@ -129,7 +129,7 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         .advice(advice)
         .on_line(widest(&places));
     // The program may wait on purpose, so cap the severity.
-    finding.most = Some(Severity::Medium);
+    finding.max_severity = Some(Severity::Medium);
     Some(finding)
 }
 

@@ -42,7 +42,7 @@ impl Rule for OutOfDeviceMemory {
             if blocks.is_empty() {
                 return scene.without_blocks();
             }
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "the allocator had memory for each of {}",
                 counted(blocks.len() as u64, "block", "blocks")
             ));

@@ -53,7 +53,7 @@ impl Rule for PageableCopies {
             |copy: &Copy| matches!(copy.row.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
         let copies = scene.copies(across);
         if copies.is_empty() {
-            return Verdict::none(scene.none(&COPY, scene.has_copies(across)));
+            return Verdict::nothing_to_judge(scene.none(&COPY, scene.has_copies(across)));
         }
         let host_side = |copy: &Copy| match copy.row.kind {
             CopyKind::HostToDevice => copy.row.from,
@@ -83,7 +83,7 @@ impl Rule for PageableCopies {
                 .flatten()
                 .collect();
         match found.is_empty() {
-            true => Verdict::clear(format!(
+            true => Verdict::no_problem(format!(
                 "all copies between host and device {} use pinned memory",
                 scene.place()
             )),

@@ -58,7 +58,10 @@ impl Rule for PeakHolder {
         };
         let full = most.bytes as f64 / all.max(1) as f64;
         if full < LEAST_OF_DEVICE {
-            return Verdict::clear(format!("the peak is {} of the device's memory", percent(full)));
+            return Verdict::no_problem(format!(
+                "the peak is {} of the device's memory",
+                percent(full)
+            ));
         }
         let mut by_line: BTreeMap<&CodeLine, (u64, u64)> = BTreeMap::new();
         let mut without_line = 0;
@@ -85,7 +88,7 @@ impl Rule for PeakHolder {
                     "blocks from 1 MiB on, with stacks",
                 );
             }
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "no line holds over {} of the peak",
                 percent(share(held))
             ));

@@ -116,7 +116,7 @@ fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     let has_driver = scene.rank.calls.iter().any(|call| call.kind == SpanKind::Driver);
     let has_python = !scene.rank.spans(SpanKind::Python).is_empty();
     match has_driver || has_python || !compiled.is_empty() {
-        true => Verdict::clear("no step after the first compiles or loads code"),
+        true => Verdict::no_problem("no step after the first compiles or loads code"),
         false => Verdict::unchecked(
             "the trace has no calls or ranges that show compilation",
             "CUDA driver calls (loading of modules), Python functions (with_stack=True), or Dynamo \

@@ -35,7 +35,7 @@ impl Rule for Recomputation {
         };
         let (again, all) = (needed(true), needed(false));
         if !runs.iter().any(|run| run.recomputes) {
-            return Verdict::clear("the backward pass does nothing of the forward pass again");
+            return Verdict::no_problem("the backward pass does nothing of the forward pass again");
         }
         let share = percent(again as f64 / all.max(1) as f64);
         let finding = scene.finding("the backward pass computes parts of the forward pass again");

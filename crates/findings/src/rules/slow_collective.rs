@@ -67,7 +67,10 @@ impl Rule for SlowCollective {
         };
         let all: Vec<Operation> = operations(scene.rank).0.into_iter().filter(in_window).collect();
         if all.is_empty() {
-            return Verdict::none(format!("no collective ran on the device {}", scene.place()));
+            return Verdict::nothing_to_judge(format!(
+                "no collective ran on the device {}",
+                scene.place()
+            ));
         }
         let links = Links::of(scene.rank, link(scene, &all[0]), false);
         // Treat an operation of unknown size as large, so that `kinds` reports why it can't be
@@ -128,14 +131,14 @@ fn not_found(
     is_none_large: bool,
 ) -> Verdict {
     if is_none_large {
-        return Verdict::clear(format!("no message has {} or more", bytes(LEAST_BYTES)));
+        return Verdict::no_problem(format!("no message has {} or more", bytes(LEAST_BYTES)));
     }
     if let Some((why, count)) = unknown {
         let collectives = counted(count, "collective", "collectives");
         return Verdict::unchecked(format!("{collectives} not judged: {why}"), NEEDS);
     }
     let least = kinds.values().map(MessageCalls::share).fold(f64::MAX, f64::min);
-    Verdict::clear(format!(
+    Verdict::no_problem(format!(
         "large collectives reach {} of the links' peak or more where they wait least",
         percent(least)
     ))

@@ -82,7 +82,7 @@ impl Rule for SmallBatches {
             }
         }
         if kernels == 0 {
-            return Verdict::clear(format!("no compute kernel lies {} whole", scene.place()));
+            return Verdict::no_problem(format!("no compute kernel lies {} whole", scene.place()));
         }
         let (empty, narrow_time) = (sweep.finish(), narrow_time.finish());
         let named = |(name, sum)| (scene.rank.name(name), sum);

@@ -63,7 +63,7 @@ impl Rule for StartUp {
             let share = percent(wall_ns as f64 / life_ns.max(1) as f64);
             let text =
                 format!("start-up takes {} ({share}){without_core}{compiled}", duration(wall_ns));
-            return Verdict::clear(text);
+            return Verdict::no_problem(text);
         }
         let imports = match host.imports.is_empty() {
             true => "No import was sampled.".to_owned(),
@@ -88,7 +88,7 @@ impl Rule for StartUp {
             .on_line(widest(&host.start_up.places(None)));
         // The time is spent once, however long the job runs. Time in each step is more urgent, so
         // cap the severity.
-        finding.most = Some(match scene.steps > 0 || scene.has_device() {
+        finding.max_severity = Some(match scene.steps > 0 || scene.has_device() {
             true => Severity::Low,
             false => Severity::Medium,
         });

@@ -63,7 +63,7 @@ fn not_compared(ranks: &[RankFindings]) -> Outcome {
         Outcome { unchecked: Some(unchecked), ..Outcome::of(NAME) }
     };
     let clear =
-        |why: &str| Outcome { clear: Some(why.to_owned()), denies: true, ..Outcome::of(NAME) };
+        |why: &str| Outcome { no_problem: Some(why.to_owned()), denies: true, ..Outcome::of(NAME) };
     if any(|one| one.compared.seen > 0) {
         unchecked(
             "no collective was recorded on more than one rank",
@@ -108,7 +108,10 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
             }
             true => nothing.clone(),
             false => Outcome {
-                clear: Some(format!("ranks come together: at most {} is lost", percent(share))),
+                no_problem: Some(format!(
+                    "ranks come together: at most {} is lost",
+                    percent(share)
+                )),
                 ..nothing.clone()
             },
         };

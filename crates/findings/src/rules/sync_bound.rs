@@ -42,12 +42,12 @@ impl Rule for SyncBound {
         calls.sort_unstable();
         calls.dedup();
         if calls.is_empty() {
-            return Verdict::none(scene.none(&WAIT, scene.has_calls(is_wait)));
+            return Verdict::nothing_to_judge(scene.none(&WAIT, scene.has_calls(is_wait)));
         }
         let (wait, direct) =
             (scene.cover_of_calls(&calls).length(), scene.idle_ns(IdleCause::Sync));
         if scene.share(direct) < 0.01 {
-            return Verdict::clear(format!(
+            return Verdict::no_problem(format!(
                 "waits of {} {}; the device then idles for {}",
                 duration(scene.per_step(wait)),
                 scene.per_step_word(),

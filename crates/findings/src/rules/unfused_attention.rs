@@ -80,7 +80,7 @@ impl Rule for UnfusedAttention {
         let runs = &scene.modelled().runs;
         let found: Vec<Range<usize>> = (0..runs.len()).filter_map(|at| around(runs, at)).collect();
         if found.is_empty() {
-            return Verdict::clear(
+            return Verdict::no_problem(
                 "softmax does not lie between products that attention consists of",
             );
         }

@@ -50,7 +50,7 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
             duration(late.ns),
             duration(last.ns)
         );
-        outcomes.iter_mut().for_each(|outcome| outcome.clear = Some(why.clone()));
+        outcomes.iter_mut().for_each(|outcome| outcome.no_problem = Some(why.clone()));
         return Some(outcomes);
     }
     let finding = finding(ranks, [late, next, last], bound_ns, shared.length());

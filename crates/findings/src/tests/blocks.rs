@@ -83,7 +83,7 @@ fn a_lack_of_memory_has_its_line_its_holders_and_what_became_of_the_job() {
 fn without_a_lack_of_memory_the_blocks_are_counted() {
     let mut job = job(128 * MIB);
     block(&mut job, 50 * MS, 0x1000, 100, LINE);
-    let clear = job.ask("OutOfDeviceMemory").clear.unwrap();
+    let clear = job.ask("OutOfDeviceMemory").no_problem.unwrap();
     assert_eq!(clear, "the allocator had memory for each of 1 block");
     assert!(Job::new(9, MS).ask("OutOfDeviceMemory").found.is_empty());
 }
@@ -111,7 +111,7 @@ fn a_cache_that_is_emptied_in_most_steps_is_found_with_its_line() {
     assert!(finding.seen.starts_with("In 9 of 9 steps"), "{}", finding.seen);
     assert_eq!(finding.line.as_ref().map(|line| line.line), Some(80));
     assert_eq!(places.len(), 9);
-    let clear = emptied(3).ask("EmptyCache").clear.unwrap();
+    let clear = emptied(3).ask("EmptyCache").no_problem.unwrap();
     assert_eq!(clear, "memory goes back to the driver and is taken again in 2 of 9 steps");
 }
 
@@ -127,7 +127,7 @@ fn a_line_with_a_third_of_a_full_device_is_found() {
     let (finding, places) = &of(128, LINE).found[0];
     assert_eq!((finding.bytes, places.len()), (Some(40 * MIB), 1));
     assert!(finding.seen.contains("held 100.0 MiB of the 128.0 MiB"), "{}", finding.seen);
-    let clear = of(1000, LINE).clear.unwrap();
+    let clear = of(1000, LINE).no_problem.unwrap();
     assert_eq!(clear, "the peak is 10.0 % of the device's memory");
     let why = "blocks with 100.0 % of the peak have no line";
     assert!(format!("{:?}", of(128, 0).unchecked).contains(why), "{:?}", of(128, 0).unchecked);

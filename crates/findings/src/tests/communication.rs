@@ -31,11 +31,11 @@ fn a_job_of_one_rank_has_no_communication_to_judge() {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
     let file = job.fixture.finish();
-    let clear = ask(&file, "ExposedCommunication").clear.unwrap();
+    let clear = ask(&file, "ExposedCommunication").no_problem.unwrap();
     assert_eq!(clear, "no communication kernel was recorded");
     let mut ranks = [judged(&file, "rank 0")];
     stragglers::judge(&mut ranks);
-    let clear = last(&ranks[0]).clear.as_deref();
+    let clear = last(&ranks[0]).no_problem.as_deref();
     assert_eq!(clear, Some("there is one rank, and no collective was recorded"));
 }
 
@@ -56,7 +56,7 @@ fn ranks_whose_collectives_were_not_recorded_may_have_stragglers() {
         let outcome = last(&ranks[0]);
         let why = outcome.unchecked.as_ref().map(|unchecked| unchecked.why.as_str());
         assert_eq!(why, Some("no collective was recorded, and no rank was sampled in one"));
-        assert_eq!(outcome.clear, None);
+        assert_eq!(outcome.no_problem, None);
     }
 }
 
@@ -92,7 +92,7 @@ fn the_late_rank_is_found_with_the_delay_that_it_causes() {
     assert_eq!(finding.bound_ns, 12 * MS);
     assert_eq!(finding.what, "rank 1 comes late, and the others wait");
     assert!(finding.seen.contains("rank 0 waited longest, 8.0 ms a step"), "{}", finding.seen);
-    assert!(last(&ranks[0]).found.is_empty() && last(&ranks[0]).clear.is_none());
+    assert!(last(&ranks[0]).found.is_empty() && last(&ranks[0]).no_problem.is_none());
 }
 
 /// A rank with many collectives keeps one in four of them, so only those can be compared.
@@ -117,7 +117,7 @@ fn ranks_that_arrive_together_are_not_stragglers() {
     let ranks = stragglers_of(&[1900, 1000, 2500]);
     assert!(last(&ranks[1]).found.is_empty());
     assert_eq!(
-        last(&ranks[2]).clear.as_deref(),
+        last(&ranks[2]).no_problem.as_deref(),
         Some("ranks come together: at most 0.90 % is lost")
     );
 }
@@ -168,8 +168,8 @@ fn messages_that_are_fast_or_small_are_not_slow() {
         job.ask("SlowCollective")
     };
     let fast = ask(8, 4_000_000_000, Some(8));
-    assert!(fast.clear.unwrap().contains("77.8 % of the links' peak"));
-    assert!(ask(8, 1 << 20, Some(8)).clear.unwrap().starts_with("no message has 64"));
+    assert!(fast.no_problem.unwrap().contains("77.8 % of the links' peak"));
+    assert!(ask(8, 1 << 20, Some(8)).no_problem.unwrap().starts_with("no message has 64"));
     for (devices, ranks, why) in [
         (8, Some(2), "only some of a device's links"),
         (1, Some(8), "several hosts"),

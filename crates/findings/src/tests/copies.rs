@@ -28,7 +28,7 @@ fn an_asynchronous_copy_of_pageable_memory_is_found() {
     assert!(places.iter().any(|place| place.stream == Some(0)), "{places:?}");
     assert_eq!(job(990, kind, MemoryKind::Pageable, call).bound("PageableCopies"), None);
     let pinned = job(10_000, kind, MemoryKind::Pinned, call).ask("PageableCopies");
-    let clear = pinned.clear.unwrap();
+    let clear = pinned.no_problem.unwrap();
     assert_eq!(clear, "all copies between host and device in the steps use pinned memory");
     assert!(job(10_000, kind, MemoryKind::Unknown, call).ask("PageableCopies").unchecked.is_some());
 }
@@ -48,7 +48,7 @@ fn a_call_that_returns_when_the_copy_is_done_is_synchronous() {
     assert_eq!(copy(10_000, "cudaMemcpy").bound("SynchronousCopies"), Some(10 * MS));
     assert_eq!(copy(10_000, "hipMemcpyWithStream").bound("SynchronousCopies"), Some(10 * MS));
     assert_eq!(copy(990, "cudaMemcpy").bound("SynchronousCopies"), None);
-    let clear = copy(10_000, "cudaMemcpyAsync").ask("SynchronousCopies").clear.unwrap();
+    let clear = copy(10_000, "cudaMemcpyAsync").ask("SynchronousCopies").no_problem.unwrap();
     assert_eq!(clear, "no synchronous copy was recorded");
 }
 

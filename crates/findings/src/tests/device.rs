@@ -201,7 +201,7 @@ fn without_statuses_errors_are_unchecked() {
     assert!(job.ask("DeviceErrors").unchecked.is_some());
     let mut job = Job::new(1, 100 * MS);
     returned(&mut job, MS, SpanKind::Runtime, "cudaMalloc", 0);
-    let clear = job.ask("DeviceErrors").clear.unwrap();
+    let clear = job.ask("DeviceErrors").no_problem.unwrap();
     assert_eq!(clear, "none of 1 call with a status failed");
 }
 
@@ -235,7 +235,7 @@ fn memory_that_each_step_allocates_and_keeps_grows() {
 
 #[test]
 fn growth_that_ends_or_happens_once_is_not_found() {
-    let clear = |job: Job| job.ask("DeviceMemoryGrowth").clear.unwrap();
+    let clear = |job: Job| job.ask("DeviceMemoryGrowth").no_problem.unwrap();
     assert!(clear(growing(|step| if step < 12 { 20 } else { 0 })).contains("or it ends"));
     assert!(clear(growing(|step| if step == 9 { 400 } else { 0 })).contains("or it ends"));
     assert!(clear(growing(|step| if step == 0 { 400 } else { 0 })).contains("0 B"));

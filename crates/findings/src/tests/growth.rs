@@ -93,7 +93,7 @@ fn a_short_rise_is_growth_only_of_the_users_own_line() {
     assert_eq!(found(5 * SECOND, "/usr/include/c++/12/new"), 0, "a library's start");
     assert_eq!(found(5 * SECOND, "/me/leak.c"), 1);
     assert_eq!(found(SECOND / 2, "/me/leak.c"), 0);
-    let clear = grows(SECOND / 2, "/me/leak.c", None).clear.unwrap();
+    let clear = grows(SECOND / 2, "/me/leak.c", None).no_problem.unwrap();
     assert!(clear.ends_with("too short a time to tell growth that goes on"), "{clear}");
 }
 
@@ -101,7 +101,7 @@ fn a_short_rise_is_growth_only_of_the_users_own_line() {
 fn a_heap_that_was_filled_once_does_not_grow() {
     for end in [0.1, 0.3, 0.5, 0.75, 0.9] {
         let outcome = takes(60 * SECOND, "/me/cache.c", None, &|at| at * end);
-        let clear = outcome.clear.unwrap_or_else(|| panic!("{end}: {:?}", outcome.found));
+        let clear = outcome.no_problem.unwrap_or_else(|| panic!("{end}: {:?}", outcome.found));
         assert!(clear.ends_with("but not steadily, or it ends"), "{end}: {clear}");
     }
 }

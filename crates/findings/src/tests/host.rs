@@ -26,7 +26,7 @@ fn a_device_that_is_idle_during_loading_waits_for_data() {
     assert_eq!(finding.bound_ns, 8 * MS + 10 * US);
     assert!(finding.seen.contains("idle for 8.0 ms a step (8.0 %)"), "{}", finding.seen);
     assert_eq!((places[0].thread, places[0].process), (Some(4712), Some(4711)));
-    let clear = loading(900).ask("DataLoadBound").clear.unwrap();
+    let clear = loading(900).ask("DataLoadBound").no_problem.unwrap();
     assert_eq!(clear, "loading takes 10.0 ms a step; the device waits for 900.0 us of it");
 }
 
@@ -38,7 +38,7 @@ fn idle_time_without_a_range_that_loads_is_unchecked() {
     assert!(job.ask("DataLoadBound").unchecked.is_some());
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
-    let clear = job.ask("DataLoadBound").clear.unwrap();
+    let clear = job.ask("DataLoadBound").no_problem.unwrap();
     assert_eq!(clear, "the device hardly waits for the host");
 }
 
@@ -180,7 +180,7 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
     // A device that is busy all the time doesn't wait for data.
     let mut job = sampled();
     job.busy(0, 100 * MS);
-    let clear = job.ask("DataLoadBound").clear.unwrap();
+    let clear = job.ask("DataLoadBound").no_problem.unwrap();
     assert_eq!(
         clear,
         "PyTorch's DataLoader takes 40.0 ms a step, by CPU samples; the device waits for 0 ns of it"
@@ -206,7 +206,7 @@ fn a_wait_followed_by_an_idle_device_is_found() {
     // The host waits for 45 ms, but the device is idle for only 10 ms, so that is the gain.
     assert_eq!(finding.bound_ns, 10 * MS);
     assert!(finding.seen.contains("aten::item (45.0 ms)"), "{}", finding.seen);
-    let clear = waiting(900).ask("SyncBound").clear.unwrap();
+    let clear = waiting(900).ask("SyncBound").no_problem.unwrap();
     assert_eq!(clear, "waits of 45.0 ms a step; the device then idles for 900.0 us");
 }
 
@@ -281,7 +281,7 @@ fn loading_code_after_the_first_step_is_recompilation() {
     assert_eq!(job(150 * MS, 5000).bound("Recompilation"), Some(5 * MS));
     assert_eq!(job(150 * MS, 1999).bound("Recompilation"), None, "below 1 % of two steps");
     let first = job(50 * MS, 5000).ask("Recompilation");
-    assert_eq!(first.clear.unwrap(), "no step after the first compiles or loads code");
+    assert_eq!(first.no_problem.unwrap(), "no step after the first compiles or loads code");
 }
 
 #[test]
@@ -384,6 +384,6 @@ fn compilation_before_the_first_step_does_not_count_as_start_up() {
 #[test]
 fn start_up_excludes_time_without_a_free_core() {
     assert_eq!(slow_to_begin(5).bound("StartUp"), Some(650 * MS));
-    let clear = slow_to_begin(25).ask("StartUp").clear.unwrap();
+    let clear = slow_to_begin(25).ask("StartUp").no_problem.unwrap();
     assert_eq!(clear, "start-up takes 700.0 ms (63.6 %), 250.0 ms without a free core");
 }

@@ -74,7 +74,10 @@ fn a_long_gap_has_the_range_in_which_the_host_was() {
     // Gaps are reported from 1 % of a step on, which is 1 ms here.
     assert_eq!(job(1000).bound("GpuGaps"), Some(MS));
     assert_eq!(job(999).bound("GpuGaps"), None);
-    assert_eq!(job(999).ask("GpuGaps").clear.unwrap(), "no gap of 1.0 ms or more in the steps");
+    assert_eq!(
+        job(999).ask("GpuGaps").no_problem.unwrap(),
+        "no gap of 1.0 ms or more in the steps"
+    );
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn counters_show_what_limits_a_kernel() {
     let compute = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
     assert_eq!(counted(memory, 60.0).bound("MemoryBound"), Some(20 * MS));
     assert_eq!(counted(memory, 59.9).bound("MemoryBound"), None);
-    assert!(counted(memory, 59.9).ask("MemoryBound").clear.is_some());
+    assert!(counted(memory, 59.9).ask("MemoryBound").no_problem.is_some());
     assert_eq!(counted(compute, 60.0).bound("ComputeBound"), Some(20 * MS));
     assert!(counted(memory, 60.0).ask("ComputeBound").unchecked.is_some());
 }

@@ -51,7 +51,7 @@ fn page_cache_does_not_count_as_used_memory() {
     };
     let outcome = with_cache(300 * MIB);
     let clear = "at most 700.0 MiB of 1.0 GiB (68.4 %) of the cgroup in use without page cache";
-    assert_eq!((outcome.found.len(), outcome.clear.as_deref()), (0, Some(clear)));
+    assert_eq!((outcome.found.len(), outcome.no_problem.as_deref()), (0, Some(clear)));
     // The collector writes an unchanged counter only once, so a single value counts for the whole
     // time.
     let mut job = in_use(900 * MIB, true, 0);
@@ -98,5 +98,5 @@ fn copies_of_forked_workers_are_growth_minus_allocations() {
     assert_eq!(size(forked(40, false)), Some(Some(100 * MIB)));
     assert_eq!(size(forked(7, true)), None);
     let lone = Job::new(1, 100 * MS).ask("ForkedCopies");
-    assert_eq!(lone.clear.as_deref(), Some("no process forked a worker that lived on"));
+    assert_eq!(lone.no_problem.as_deref(), Some("no process forked a worker that lived on"));
 }

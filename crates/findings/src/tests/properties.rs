@@ -61,7 +61,7 @@ fn verdicts(rank: &RankFindings) -> Vec<String> {
             let found = outcome.found.iter().map(|(finding, places)| {
                 (finding.subject.clone(), finding.bound_ns, finding.places, places.clone())
             });
-            format!("{} {:?} {:?}", outcome.rule, found.collect::<Vec<_>>(), outcome.clear)
+            format!("{} {:?} {:?}", outcome.rule, found.collect::<Vec<_>>(), outcome.no_problem)
         })
         .collect();
     verdicts.sort();

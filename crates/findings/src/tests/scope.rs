@@ -42,7 +42,7 @@ fn texts_say_if_events_exist_only_outside_of_the_steps() {
     ] {
         let reason = |file| {
             let outcome = ask(&file, rule);
-            outcome.clear.or(outcome.unchecked.map(|unchecked| unchecked.why)).unwrap()
+            outcome.no_problem.or(outcome.unchecked.map(|unchecked| unchecked.why)).unwrap()
         };
         let reason_outside = reason(outside());
         assert!(
@@ -56,7 +56,7 @@ fn texts_say_if_events_exist_only_outside_of_the_steps() {
         );
         assert_eq!(reason(without()), format!("no {thing} was recorded"), "{rule}");
     }
-    let pageable = ask(&outside(), "PageableCopies").clear.unwrap();
+    let pageable = ask(&outside(), "PageableCopies").no_problem.unwrap();
     assert_eq!(pageable, "all copies between host and device in the steps use pinned memory");
 }
 

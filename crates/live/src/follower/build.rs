@@ -108,8 +108,8 @@ impl<F: RunFiles> Follower<F> {
             let clock = rank.clock(self.zero);
             match own_ns.filter(|_| is_running && here.contains(rank.name.as_str())) {
                 Some(own_ns) => own_ns,
-                None if is_running => clock.at(unix_ns.saturating_sub(self.zero.unix_ns)),
-                None => clock.at(time_ns),
+                None if is_running => clock.file_ns(unix_ns.saturating_sub(self.zero.unix_ns)),
+                None => clock.file_ns(time_ns),
             }
         };
         self.ranks.iter().map(now).collect()

@@ -76,17 +76,17 @@ impl ThreadCandidate {
 
 /// Matches the text of `--thread` with the threads of a rank.
 pub(super) fn named(rank: &RankTrace<'_>, text: &str) -> OptionMatches {
-    let mut there: BTreeMap<String, u64> = BTreeMap::new();
+    let mut names: BTreeMap<String, u64> = BTreeMap::new();
     let mut matching = 0;
     for thread in candidates(rank) {
         matching += u64::from(thread.is_chosen(text));
-        *there.entry(thread.name).or_default() += 1;
+        *names.entry(thread.name).or_default() += 1;
         if thread.is_main {
-            *there.entry(MAIN.to_owned()).or_default() += 1;
+            *names.entry(MAIN.to_owned()).or_default() += 1;
         }
     }
     let (option, what) = ("--thread", "threads");
-    OptionMatches { option, what, text: text.to_owned(), chosen: matching > 0, matching, there }
+    OptionMatches { option, what, text: text.to_owned(), chosen: matching > 0, matching, names }
 }
 
 fn candidates(rank: &RankTrace<'_>) -> impl Iterator<Item = ThreadCandidate> {

@@ -35,7 +35,7 @@ impl Analysis for CpuReport {
         Needs::SAMPLES | Needs::STEPS | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
+    fn option_matches(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
         let mut named = Vec::new();
         if let Some(within) = options.within_text() {
             let name = |span: &HostSpan| range_name(rank, span.category, span.name);
@@ -63,14 +63,14 @@ impl Analysis for CpuReport {
 
 /// Matches `--mine` with the files of the functions on sampled stacks.
 fn own_files(cpu: &CpuTrace) -> OptionMatches {
-    let mut there: BTreeMap<String, u64> = BTreeMap::new();
+    let mut names: BTreeMap<String, u64> = BTreeMap::new();
     let mut chosen = false;
     for func in cpu.names.all() {
         chosen |= func.is_own();
         if !func.file.is_empty() && func.layer == Layer::Python {
-            *there.entry(func.file.to_string()).or_default() += 1;
+            *names.entry(func.file.to_string()).or_default() += 1;
         }
     }
     let (option, what) = ("--mine", "files");
-    OptionMatches { option, what, text: String::new(), chosen, matching: 0, there }
+    OptionMatches { option, what, text: String::new(), chosen, matching: 0, names }
 }

@@ -1,5 +1,5 @@
-//! Sums the waits of all threads over the whole run by cause, and by the function that best
-//! explains the wait.
+//! Sums the waits of all threads by cause, and by the function that best explains the wait. A wait
+//! is a time in which a thread neither runs nor is ready to.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_document::{Cell, Column, FoldedRows, Table, Unit};
@@ -12,19 +12,20 @@ use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 use super::cells::{estimated, shown};
 use super::thread_row::ThreadRow;
 
-/// Most places of idle threads that are listed.
-const MOST_PLACES: usize = 3;
+/// Most places of idle threads that the folded line names.
+const MAX_IDLE_PLACES: usize = 3;
 
-/// The cause of a wait for another thread's end.
+/// The word for the cause of a wait for another thread's end.
 const THREAD: &str = "thread";
 
 /// Sums over the waits with one cause in one place.
 #[derive(Clone, Copy, Debug, Default)]
 struct WaitSums {
     ns: u64,
+    /// Number of samples.
     rows: u64,
-    /// Variance of `ns`, since the time of short waits without a sample was divided by estimate:
-    /// see `Stretch::shared`.
+    /// Variance of `ns`. It isn't 0 if a part of `ns` is the estimated share of short waits that
+    /// have no sample of their own: see `Stretch::shared`.
     variance: f64,
 }
 
@@ -61,15 +62,16 @@ impl WaitsByPlace {
             let is_idle = idle.contains(&(stretch.process, stretch.thread));
             let ns = stretch.weight_ns;
             let (rows, variance) = (stretch.samples, stretch.shared.variance());
-            let what = match joins(stretch.state, functions()) {
+            let cause = match joins(stretch.state, functions()) {
                 true => THREAD,
                 false => word(stretch.state),
             };
-            waits.put((is_idle, what, place), WaitSums { ns, rows, variance });
+            waits.put((is_idle, cause, place), WaitSums { ns, rows, variance });
         }
         waits
     }
 
+    /// Adds sums to those of a place.
     fn put(&mut self, key: WaitPlace, more: WaitSums) {
         let sum = self.by_place.entry(key).or_default();
         sum.ns += more.ns;
@@ -83,7 +85,7 @@ impl WaitsByPlace {
         self.left_out_ns += other.left_out_ns;
     }
 
-    /// The table of waits. `rows` is the number of samples in the run.
+    /// Makes the table of waits. `rows` is the number of samples in the run.
     pub fn table(&self, rows: u64) -> Table {
         let columns = vec![
             Column::new("waited_ns", "waited", Unit::Duration),
@@ -112,7 +114,7 @@ impl WaitsByPlace {
             let order = (a.0.0, b.1.ns, a.0.1).cmp(&(b.0.0, a.1.ns, b.0.1));
             order.then_with(|| name(&a.0.2).cmp(&name(&b.0.2)))
         });
-        for ((idle, what, place), waited) in sorted.iter().copied() {
+        for ((idle, cause, place), waited) in sorted.iter().copied() {
             let (layer, module, name): (Cell, Cell, Cell) = match place {
                 Some(func) => {
                     (func.layer.word().into(), func.module.to_string().into(), shown(func).into())
@@ -121,27 +123,28 @@ impl WaitsByPlace {
             };
             let time = estimated(waited.ns, waited.variance);
             let (idle, rows) = ((*idle).into(), waited.rows.into());
-            table.row(vec![time, (*what).into(), idle, rows, layer, module, name]);
+            table.row(vec![time, (*cause).into(), idle, rows, layer, module, name]);
         }
         table.folded = idle_places(&sorted);
         table
     }
 }
 
-/// Folds the places in which idle threads waited, which are last, into one line.
+/// Folds the places in which idle threads waited, which are the last rows, into one line; `None` if
+/// there are none.
 fn idle_places(sorted: &[(&WaitPlace, &WaitSums)]) -> Option<FoldedRows> {
     let from = sorted.iter().position(|((idle, ..), _)| *idle)?;
     let idle = &sorted[from..];
     let ns = idle.iter().map(|(_, waited)| waited.ns).sum();
-    let names: Vec<String> = (idle.iter().take(MOST_PLACES))
+    let names: Vec<String> = (idle.iter().take(MAX_IDLE_PLACES))
         .map(|((.., place), _)| place.as_ref().map_or(NO_STACK.to_owned(), shown))
         .collect();
-    let more = if idle.len() > MOST_PLACES { ", …" } else { "" };
+    let more = if idle.len() > MAX_IDLE_PLACES { ", …" } else { "" };
     let line = format!("and idle threads for {} in {}{more}", duration(ns), names.join(", "));
     Some(FoldedRows { from, line })
 }
 
-/// The threads that had next to nothing to do, which `report threads` folds.
+/// Returns the threads that had next to nothing to do, which `report threads` folds.
 fn idle_threads(cpu: &CpuTrace, file: &TraceFile) -> FxHashSet<(ProcessIndex, ThreadIndex)> {
     let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), ThreadRow> = FxHashMap::default();
     for stretch in &cpu.stretches {
@@ -175,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// The table of two waits: 10 ns below a function of the user's own, and 20 ns only in a
+    /// Makes the table of two waits: 10 ns below a function of the user's own, and 20 ns only in a
     /// library.
     fn waits(mine: bool) -> Table {
         let mut made = Fixture::new();

@@ -285,7 +285,7 @@ fn imports_of(rows: &[Sample], start_up: &Ledger, trace: &CpuTrace) -> Vec<(Stri
     for row in rows {
         let name = names.entry(row.stack).or_insert_with(|| {
             let stack = trace.stack(row.process, row.stack);
-            imports::module(stack.functions.iter().map(|id| trace.names.get(*id)))
+            imports::imported_package(stack.functions.iter().map(|id| trace.names.get(*id)))
         });
         *sums.entry(name.clone()).or_default() += row.weight_ns;
     }

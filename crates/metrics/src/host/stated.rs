@@ -10,7 +10,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, NamedSpan, Sample, SpanKind, ThreadState};
 
 use super::awaited_threads::AwaitedThreads;
-use super::cut::{extent, off_in};
+use super::cut::{extent, wait_ns_in};
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
 
@@ -42,7 +42,7 @@ pub(super) fn in_spans(
         let mut part = |until_ns: u64, stated| {
             let part = Interval::new(start_ns, until_ns);
             start_ns = until_ns.max(start_ns);
-            let weight_ns = off_in(&row, part);
+            let weight_ns = wait_ns_in(&row, part);
             let spread_ns = row.spread_ns.map(|_| part.length());
             let row = Sample { time_ns: part.start, weight_ns, spread_ns, ..row };
             found.extend((weight_ns > 0).then(|| marked(row, stated, cpu, awaited_threads)));

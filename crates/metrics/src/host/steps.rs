@@ -6,7 +6,7 @@ use tprof_rank::samples::{CpuTrace, Part};
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::awaited_threads::AwaitedThreads;
-use super::cut::{extent, off_in};
+use super::cut::{extent, wait_ns_in};
 
 /// Parts into which a step's time is divided. Work on a core is not divided further, since a step
 /// has few samples.
@@ -89,7 +89,7 @@ impl StepTime {
                 }
                 let of =
                     if row.spread_ns.is_some() { &mut time.added_ns } else { &mut time.parts_ns };
-                of[at] += off_in(row, step.interval);
+                of[at] += wait_ns_in(row, step.interval);
             }
         }
         for row in rows.iter().filter(|row| row.cpu.is_some()) {

@@ -8,7 +8,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, StackId, Thread, ThreadIndex, ThreadState};
 
 use super::concurrent::name;
-use super::cut::{extent, off_in, rows_in};
+use super::cut::{extent, rows_in, wait_ns_in};
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
 use super::paused::paused;
@@ -169,7 +169,7 @@ impl ThreadWork {
                 work.extend((row.time_ns >= part.start).then_some(*row));
                 continue;
             }
-            let weight_ns = off_in(row, part);
+            let weight_ns = wait_ns_in(row, part);
             let within = extent(row).overlap(part);
             match does {
                 RowActivity::Nothing => idle_ns += weight_ns,

@@ -434,7 +434,7 @@ fn worker(
     let start_up = Interval::new(process.start_ns, end_ns.max(process.start_ns)).overlap(window);
     let module = |row: &Sample| {
         let stack = cpu.stack(row.process, row.stack);
-        imports::module(stack.functions.iter().map(|id| cpu.names.get(*id)))
+        imports::imported_package(stack.functions.iter().map(|id| cpu.names.get(*id)))
     };
     let imports = of_first.iter().filter(|row| row.time_ns < end_ns).filter_map(|row| {
         let all = match row.state {

@@ -180,7 +180,7 @@ pub struct FreshRows {
 
 impl FreshRows {
     /// Writes the tables to the disk cache.
-    pub fn keep(self) {
+    pub fn write(self) {
         let Some(kept) = self.kept else { return };
         self.tables.iter().for_each(|(key, tables)| CachedRows::add(&kept, key, tables));
     }
@@ -438,7 +438,7 @@ impl ModuleCache {
     /// Appends the tables that earlier runs stored on disk to `store`, for the files that were
     /// found since the last call. From now on, compiled tables are stored for later runs as well,
     /// because some processes wait for tables.
-    pub fn take_kept(&mut self, store: &mut dyn TableStore) {
+    pub fn load_cached(&mut self, store: &mut dyn TableStore) {
         self.keeps_rows = true;
         for file in std::mem::take(&mut self.unread) {
             let key = &self.entries[file.0 as usize].kept_as;

@@ -87,7 +87,7 @@ fn tables_by(directory: &Path, library: &Path) -> Tables {
 
 fn tables_of(cache: &mut ModuleCache, modules: &[LoadedModule]) -> Tables {
     let mut store = Store::new();
-    cache.take_kept(&mut store);
+    cache.load_cached(&mut store);
     let mut files: Vec<FileKey> = Vec::new();
     for file in modules.iter().filter_map(|module| module.file) {
         match cache.parts(file) {
@@ -102,7 +102,7 @@ fn tables_of(cache: &mut ModuleCache, modules: &[LoadedModule]) -> Tables {
             cache.publish(job.run(), &mut store);
         }
     }
-    cache.take_fresh().keep();
+    cache.take_fresh().write();
     let table = |file: &FileKey| match cache.state(*file) {
         TableState::At(table) => Some(store.table(*table).to_vec()),
         _ => None,
@@ -144,11 +144,11 @@ fn parts_from_several_runs_are_cached_in_one_file() {
         let mut cache = ModuleCache::with_kept(kept);
         let module = module_of(&mut cache, &library);
         let mut store = Store::new();
-        cache.take_kept(&mut store);
+        cache.load_cached(&mut store);
         let part = cache.parts(module.file.unwrap())[part].1;
         let compiled = cache.job(part).unwrap().run();
         cache.publish(compiled, &mut store);
-        cache.take_fresh().keep();
+        cache.take_fresh().write();
     }
     let kept = DiskCache::new(directory);
     assert_eq!(CachedRows::read(&kept, &key).tables().count(), 3);

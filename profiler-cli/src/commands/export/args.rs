@@ -74,9 +74,9 @@ pub struct SliceArgs {
     /// Take only what starts before this time
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<String>,
-    /// Whether an empty file is written if nothing lies in the slice.
+    /// Whether a Chrome trace is written even if it has no events.
     #[arg(skip)]
-    pub may_be_empty: bool,
+    pub allows_empty_chrome_trace: bool,
 }
 
 /// Units of folded stacks.

@@ -76,11 +76,11 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
     let shown = run.display();
     match error {
         ExportError::Trace(error) => trace_failure(run, error),
-        ExportError::NoRank { rank, there } => {
-            no_rank(run, u32::try_from(*rank).unwrap_or(u32::MAX), there)
+        ExportError::NoRank { rank, available } => {
+            no_rank(run, u32::try_from(*rank).unwrap_or(u32::MAX), available)
         }
-        ExportError::NoStep { step, there } => no_step(run, *step, there),
-        ExportError::NoCycle { cycle, there } => no_cycle(*cycle, there),
+        ExportError::NoStep { step, available } => no_step(run, *step, available),
+        ExportError::NoCycle { cycle, available } => no_cycle(*cycle, available),
         ExportError::Backwards { from_ns, to_ns } => reversed_times(*from_ns, *to_ns),
         ExportError::OutsideRun { first_ns, last_ns } => {
             Failure::new("the slice is outside the run")
@@ -145,10 +145,10 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
     }
 }
 
-fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
+fn no_step(run: &Path, step: u64, available: &[u64]) -> Failure {
     let path = run.display();
     let failure = Failure::new(format!("`{path}` has no step {step}"));
-    let (Some(first), Some(last)) = (there.first(), there.last()) else {
+    let (Some(first), Some(last)) = (available.first(), available.last()) else {
         return failure
             .cause(
                 "the trace has no steps (no mark, no NVTX range `step N`, no `ProfilerStep#N`, no \
@@ -156,8 +156,8 @@ fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
             )
             .hint("--from-time and --to-time");
     };
-    let steps = match there.len() {
-        0..=MOST_STEPS => there.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    let steps = match available.len() {
+        0..=MOST_STEPS => available.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
         count => format!("{first} to {last} ({count} steps)"),
     };
     failure.cause(format!("the steps of the run are {steps}")).hint(format!("--steps {first}"))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tprof_analyze::{KINDS, Kind, Report, ReportRequest, read_together};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, make_reports};
 use tprof_document::{Cell, Document, LineTables, Options as Analyze, Table, Value, View};
 use tprof_export::report_page::{self, Completeness, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
@@ -55,7 +55,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     let is_running = Some(is_collector_alive as _);
     let asked = Analyze { rank, lines, steps_from, is_running, ..Analyze::default() };
     let wanted = ReportRequest { reports: &[Kind::Memory], kinds: &kinds };
-    let made = read_together(run.path(), &wanted, &asked, options.symbols)
+    let made = make_reports(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| failed(&error))?;
     let report = &made.reports[0];
     let mut page = head(report, made.step.as_ref());

@@ -11,7 +11,7 @@
 use std::io::Write;
 
 use serde_json::{Map, Value as Json, json};
-use tprof_analyze::{KINDS, ReportRequest, read_together};
+use tprof_analyze::{KINDS, ReportRequest, make_reports};
 use tprof_document::{Cell, Options as Analyze, Table, Value};
 use tprof_export::{ExportError, Options, Written, shapes};
 use tprof_trace::RunDir;
@@ -49,7 +49,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     let is_running = Some(is_collector_alive as _);
     let asked = Analyze { rank, is_running, ..Analyze::default() };
     let wanted = ReportRequest { reports: &[], kinds: &kinds };
-    let made = read_together(run.path(), &wanted, &asked, options.symbols)
+    let made = make_reports(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| analyze_failure(&args.path, &error))?;
     let tables = made.documents.iter().flat_map(|document| &document.tables);
     let table = tables.into_iter().find(|table| table.key == "operators");

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, make_reports};
 use tprof_document::{Document, Options as Analyze, TableRow, TimeSelection};
 use tprof_export::tensorboard::{
     self, CounterKey, Figure, LiveLog, RankFigures, RunAnalysis, StepCounter, StepFigures,
@@ -58,7 +58,7 @@ fn analysed(
     let cut = TimeSelection { from_ns, to_ns, steps };
     let is_running = Some(is_collector_alive as _);
     let asked = Analyze { steps_from, cycle, cut, data: true, is_running, ..Analyze::default() };
-    let mut made = read_together(run.path(), &wanted, &asked, options.symbols)?;
+    let mut made = make_reports(run.path(), &wanted, &asked, options.symbols)?;
     for report in &mut made.reports {
         report.run.path.clone_from(&args.path);
     }

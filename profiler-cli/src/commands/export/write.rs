@@ -197,7 +197,7 @@ pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
         steps_from: steps_from(args.steps_from.as_deref())?,
         cycle: args.cycle,
         ranks: numbers("rank", &args.rank)?,
-        may_be_empty: args.may_be_empty,
+        allows_empty_chrome_trace: args.allows_empty_chrome_trace,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, make_reports};
 use tprof_document::{Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window};
 use tprof_trace::live::is_collector_alive;
 
@@ -111,7 +111,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Reports> {
     };
     let run = open_run_or_import(&args.path)?;
     let wanted = ReportRequest { reports: &reports, kinds: &kinds };
-    let mut made = read_together(run.path(), &wanted, &options, Some(&late))
+    let mut made = make_reports(run.path(), &wanted, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&args.path, &error))?;
     let mut notes = late.notes();
     notes.extend(unwritten);

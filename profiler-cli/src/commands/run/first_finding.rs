@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use tprof_analyze::{KINDS, ReportRequest, read_together};
+use tprof_analyze::{KINDS, ReportRequest, make_reports};
 use tprof_document::{Cell, Document, Options, Value};
 use tprof_trace::run::RunInfo;
 
@@ -36,7 +36,7 @@ fn read(directory: &Path, info: &RunInfo) -> Option<Shown> {
     }
     let findings = KINDS.iter().find(|kind| kind.name == "findings")?;
     let wanted = ReportRequest { reports: &[], kinds: &[findings] };
-    let made = read_together(directory, &wanted, &Options::default(), None).ok()?;
+    let made = make_reports(directory, &wanted, &Options::default(), None).ok()?;
     let finding = made.documents.first().and_then(headline);
     Some(Shown { finding, step: made.step.map(|step| step.brief()) })
 }

@@ -48,7 +48,7 @@ impl ExportRequest {
                 rank: Some(self.rank.to_string()),
                 from_time: time(self.from_ns),
                 to_time: time(self.to_ns),
-                may_be_empty: true,
+                allows_empty_chrome_trace: true,
                 ..SliceArgs::default()
             },
             ..ExportArgs::default()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Sail, at_port, server};
+use super::{Sail, server, with_server};
 use crate::prompt::Terminal;
 use crate::runs::{of, program, runs};
 use crate::servers::free_port;
@@ -19,7 +19,7 @@ use crate::servers::free_port;
 fn a_missing_server_is_named_and_a_token_is_not() {
     let set = runs().set();
     let port = free_port();
-    let mut command = at_port(port, &[set.to_str().unwrap(), "SELECT count(*) FROM runs"]);
+    let mut command = with_server(port, &[set.to_str().unwrap(), "SELECT count(*) FROM runs"]);
     let ended = of(command.env("SPARK_CONNECT_AUTHENTICATE_TOKEN", "s3cret").output().unwrap());
     assert_eq!(ended.code, 1);
     let what = format!("cannot reach the Spark Connect server 127.0.0.1:{port}");
@@ -39,8 +39,9 @@ fn a_missing_server_is_named_and_a_token_is_not() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         }
     });
-    let other =
-        of(at_port(port, &[set.to_str().unwrap(), "SELECT count(*) FROM runs"]).output().unwrap());
+    let other = of(with_server(port, &[set.to_str().unwrap(), "SELECT count(*) FROM runs"])
+        .output()
+        .unwrap());
     assert_eq!((other.code, &*other.out), (1, ""), "{}", other.err);
     assert!(other.err.contains(&format!("127.0.0.1:{port}")), "{}", other.err);
 }
@@ -186,7 +187,7 @@ fn a_broken_connection_is_resumed_or_there_is_no_result() {
         let (port, left) = cutting(server.0.port, bytes, 1);
         let file = directory.path().join(format!("{bytes}.csv"));
         let words = [query, "--format=csv", "-o", file.to_str().unwrap()];
-        let ended = of(at_port(port, &words).output().unwrap());
+        let ended = of(with_server(port, &words).output().unwrap());
         assert_eq!(left.load(Ordering::SeqCst), 0, "nothing was cut at {bytes}");
         match ended.code {
             0 => {

@@ -28,11 +28,12 @@ use tprof_trace::{RunDir, TraceFile};
 
 use gpu::Gpu;
 
-/// The reason why the report on memory has no figures of devices.
-const NOT_IN_MEMORY: &str = "the summary has it";
+/// The reason for figures that the report on memory leaves out.
+const ONLY_IN_SUMMARY: &str = "the summary has it";
+/// The reason why the cost of recording per step is missing, if nothing reads steps.
 const NO_STEPS_READ: &str = "steps were not read";
 
-/// Number of sites per rank in a summary.
+/// Most sites (call stacks of allocations) per rank in a summary.
 const SUMMARY_SITES: usize = 5;
 
 /// The kind of a report that is not a document.
@@ -51,7 +52,7 @@ impl HasSchema for Kind {
     }
 }
 
-/// The entry of one rank file.
+/// The entry of one rank file in the report.
 #[derive(Clone, Debug)]
 pub struct Rank {
     /// The rank's number; `None` for a launcher.
@@ -117,49 +118,56 @@ object! { Report {
     plain overhead, plain process_count, plain processes, plain cgroup, plain killed, reading findings, reading gpus, plain ranks,
 } }
 
-/// One file's part of the summary and the report on memory.
+/// What the summary and the report on memory need of one rank file.
 #[derive(Clone, Debug)]
 pub(crate) struct RankSummary {
     rank: Rank,
     processes: Vec<ProcessRow>,
-    seen: FileCompleteness,
+    completeness: FileCompleteness,
+    /// Time of the last row that was read, ns since the run began.
     last_ns: u64,
+    /// Memory of the cgroup, as far as this file has it.
     cgroup: Cgroup,
+    /// Processes that a signal ended.
     deaths: Vec<Death>,
+    /// Number of processes that SIGKILL ended.
     sigkills: u64,
+    /// `None` in a report on memory, and for a file that can't be judged, such as a launcher's.
     findings: Option<RankFindings>,
-    devices: Option<(RankContext, report_gpu::FileSamples)>,
-    /// Cost of recording per step.
+    /// GPUs as they were sampled from outside the job; `None` in a report on memory.
+    sampled_gpus: Option<(RankContext, report_gpu::FileSamples)>,
+    /// Cost of recording per step, or the reason why it is unknown.
     pub(crate) cost: Reading<StepCost>,
     /// Problems with the parts of its file that could not be read.
     pub(crate) problems: Vec<String>,
 }
 
 /// Returns the tables that a summary reads of a rank.
-pub(crate) fn needs(trace: &TraceFile, at: &RankContext) -> Needs {
-    if lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
+pub(crate) fn needs(trace: &TraceFile, context: &RankContext) -> Needs {
+    if lines::can_be_judged(trace, context) { Needs::ALL } else { Needs::WORK }
 }
 
-/// Makes a rank's part of the summary and of the report on memory.
-pub(crate) fn part_of(
+/// Sums up a rank for the summary and the report on memory, or one of them. `judged` are the rank's
+/// findings if they have been made already.
+pub(crate) fn rank_summary(
     rank: &RankTrace<'_>,
-    at: &RankContext,
+    context: &RankContext,
     dir: &RunDir,
     reports: &[Kind],
     judged: Option<RankFindings>,
 ) -> RankSummary {
     let trace = rank.file;
-    let name = &at.file;
-    let memory = rank_memory(trace, at.clock);
-    let summed_up = reports.contains(&Kind::Summary);
+    let name = &context.file;
+    let memory = rank_memory(trace, context.clock);
+    let has_summary = reports.contains(&Kind::Summary);
     let mut host_memory = memory.host_memory;
-    let (gpu, findings) = match summed_up {
+    let (gpu, findings) = match has_summary {
         true => {
-            let judged = judged.filter(|_| lines::can_be_judged(trace, at));
-            let findings = || judged.or_else(|| lines::of_rank(rank, at));
+            let judged = judged.filter(|_| lines::can_be_judged(trace, context));
+            let findings = || judged.or_else(|| lines::of_rank(rank, context));
             parallel::both(rank.cores, || gpu::of_rank(rank), findings)
         }
-        false => (Reading::missing(NOT_IN_MEMORY), None),
+        false => (Reading::missing(ONLY_IN_SUMMARY), None),
     };
     if unclosed(trace, name, dir).is_some()
         && host_memory.recording == "exact"
@@ -167,22 +175,22 @@ pub(crate) fn part_of(
     {
         host_memory.at_least = Some("the end of the file is missing".to_owned());
     }
-    let processes = processes::of_file(trace, name, at.rank, at.clock);
+    let processes = processes::of_file(trace, name, context.rank, context.clock);
     // If only a part of the file is read, memory is reported up to the end of that part.
     let end_ns = if trace.part().is_some() { trace.last_ns() } else { memory.end_ns };
     RankSummary {
-        seen: FileCompleteness::of(trace),
-        last_ns: at.clock.since_start(end_ns),
+        completeness: FileCompleteness::of(trace),
+        last_ns: context.clock.since_start(end_ns),
         problems: Vec::new(),
         cgroup: memory.cgroup,
         deaths: memory.deaths,
         sigkills: memory.sigkills,
         findings,
         cost: Reading::missing(NO_STEPS_READ),
-        devices: summed_up.then(|| (at.clone(), report_gpu::of_file(trace))),
+        sampled_gpus: has_summary.then(|| (context.clone(), report_gpu::of_file(trace))),
         rank: Rank {
-            rank: at.rank,
-            label: at.label.clone(),
+            rank: context.rank,
+            label: context.label.clone(),
             processes: processes::count(&processes),
             images: processes.len(),
             file: name.clone(),
@@ -194,54 +202,56 @@ pub(crate) fn part_of(
     }
 }
 
-/// Makes a report from the parts of a run's ranks. A rank that could not be read has the reason
-/// instead.
+/// Makes the summary or the report on memory from what was read of each file of a run. A file that
+/// could not be read has the reason instead.
 pub(crate) fn report_of(
     dir: &RunDir,
     path: &Path,
     kind: Kind,
     options: &Options,
-    read: &[Result<RankSummary, String>],
+    summaries: &[Result<RankSummary, String>],
 ) -> Report {
-    let in_part = options.rank.is_some() || path.is_file();
+    let is_single_rank = options.rank.is_some() || path.is_file();
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
-    problems.extend(read.iter().filter_map(|part| part.as_ref().err().cloned()));
-    let mut parts: Vec<RankSummary> =
-        read.iter().filter_map(|part| part.as_ref().ok().cloned()).collect();
-    for part in &mut parts {
-        problems.append(&mut part.problems);
+    problems.extend(summaries.iter().filter_map(|of| of.as_ref().err().cloned()));
+    let mut summaries: Vec<RankSummary> =
+        summaries.iter().filter_map(|of| of.as_ref().ok().cloned()).collect();
+    for summary in &mut summaries {
+        problems.append(&mut summary.problems);
         if kind == Kind::Summary {
-            part.rank.host_memory.sites.truncate(SUMMARY_SITES);
+            summary.rank.host_memory.sites.truncate(SUMMARY_SITES);
         } else {
-            part.rank.gpu = Reading::missing(NOT_IN_MEMORY);
+            summary.rank.gpu = Reading::missing(ONLY_IN_SUMMARY);
         }
     }
     let infos = dir.infos();
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let zero = Zero::of(dir);
-    let last_ns = parts.iter().map(|part| part.last_ns).max();
+    let last_ns = summaries.iter().map(|summary| summary.last_ns).max();
     let run = run_of(path, infos, options.is_running, last_ns, zero);
-    let seen = parts.iter_mut().map(|part| std::mem::take(&mut part.seen)).collect();
+    let file_completeness =
+        summaries.iter_mut().map(|summary| std::mem::take(&mut summary.completeness)).collect();
     let whole = finished && problems.is_empty();
-    let completeness = Completeness::of(infos, finished && !in_part, whole, seen);
-    let files: Vec<&str> = parts.iter().map(|part| part.rank.file.as_str()).collect();
-    let rows = parts.iter().flat_map(|part| part.processes.iter().cloned()).collect();
-    let processes = processes::join(infos, rows, in_part.then_some(&files[..]), |info| {
+    let completeness =
+        Completeness::of(infos, finished && !is_single_rank, whole, file_completeness);
+    let files: Vec<&str> = summaries.iter().map(|summary| summary.rank.file.as_str()).collect();
+    let rows = summaries.iter().flat_map(|summary| summary.processes.iter().cloned()).collect();
+    let processes = processes::join(infos, rows, is_single_rank.then_some(&files[..]), |info| {
         zero.clock_of_info(info)
     });
-    let sigkills = parts.iter().map(|part| part.sigkills).sum();
+    let sigkills = summaries.iter().map(|summary| summary.sigkills).sum();
     let (mut ranks, mut killed, mut judged) = (Vec::new(), Vec::new(), Vec::new());
     let (mut sampled, mut costs) = (Vec::new(), Vec::new());
     let mut cgroup: Option<Cgroup> = None;
-    for part in parts {
-        ranks.push(part.rank);
-        killed.extend(part.deaths);
-        judged.extend(part.findings);
-        sampled.extend(part.devices);
-        costs.push(part.cost);
+    for summary in summaries {
+        ranks.push(summary.rank);
+        killed.extend(summary.deaths);
+        judged.extend(summary.findings);
+        sampled.extend(summary.sampled_gpus);
+        costs.push(summary.cost);
         cgroup = Some(match cgroup {
-            None => part.cgroup,
-            Some(so_far) => so_far.or(part.cgroup),
+            None => summary.cgroup,
+            Some(so_far) => so_far.or(summary.cgroup),
         });
     }
     let cgroup = cgroup.unwrap_or_else(Cgroup::unknown);
@@ -257,14 +267,14 @@ pub(crate) fn report_of(
         problems,
         notes: banner.into_iter().chain(infos.iter().flat_map(|info| info.notes.clone())).collect(),
         completeness,
-        overhead: Overhead { step: step_of(kind, costs), ..Overhead::of(infos) },
+        overhead: Overhead { step: worst_step_cost(kind, costs), ..Overhead::of(infos) },
         process_count: processes::count(&processes),
         processes,
         cgroup,
         killed,
         gpus: match kind {
             Kind::Summary => report_gpu::sampled(&sampled),
-            Kind::Memory => Reading::missing(NOT_IN_MEMORY),
+            Kind::Memory => Reading::missing(ONLY_IN_SUMMARY),
         },
         findings: match kind {
             Kind::Summary => lines::lines(judged),
@@ -274,10 +284,11 @@ pub(crate) fn report_of(
     }
 }
 
-/// Returns the cost of recording per step, of the rank that recording slowed most.
-fn step_of(kind: Kind, costs: Vec<Reading<StepCost>>) -> Reading<StepCost> {
+/// Returns the cost of recording per step, of the rank that recording slowed most. If no rank has a
+/// cost, returns the reason of a rank that has steps.
+fn worst_step_cost(kind: Kind, costs: Vec<Reading<StepCost>>) -> Reading<StepCost> {
     if kind == Kind::Memory {
-        return Reading::missing(NOT_IN_MEMORY);
+        return Reading::missing(ONLY_IN_SUMMARY);
     }
     if let Some(worst) = recording::worst(costs.iter().filter_map(Reading::value)) {
         return Reading::Is(worst.clone());

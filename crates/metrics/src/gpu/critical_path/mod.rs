@@ -40,7 +40,7 @@ impl Analysis for CriticalPath {
         Needs::ALL_SPANS | WINDOW_NEEDS | Needs::SYNCHRONIZATIONS
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
+    fn option_matches(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
         let Some(within) = options.within_text() else {
             return Vec::new();
         };

@@ -9,7 +9,7 @@ use tprof_document::{Cell, Column, RankContext, Table, Unit};
 use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, counter};
 
-use super::stream_pools::{HeldBytes, PoolHoldings, held_at};
+use super::stream_pools::{HeldOverTime, PoolHoldings, held_at};
 use crate::gpu::report_gpu::FileSamples;
 
 const NO_READINGS: &str = "no memory in use was read from the driver for a device that a recorded \
@@ -80,7 +80,7 @@ pub(super) fn readings(
             .iter()
             .filter(|row| row.device.is_some_and(|of| numbers.contains(&(row.process, of))))
             .collect();
-        let held: Vec<&HeldBytes> =
+        let held: Vec<&HeldOverTime> =
             numbers.iter().filter_map(|number| pools.by_process.get(number)).collect();
         let mut live = LiveBytes { blocks: HashMap::new(), sum: 0, counts_pools: held.is_empty() };
         let mut next = own.iter().peekable();

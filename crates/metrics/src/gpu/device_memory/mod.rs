@@ -118,7 +118,7 @@ impl Analysis for DeviceMemory {
         let (rows, resets) = resets::expand(&placed);
         let mut pools = of_rows(rank, &rows, &resets);
         let held = stream_pools::held(rank.file);
-        stream_pools::add_held(&mut pools, &held);
+        stream_pools::set_reserved_bytes(&mut pools, &held);
         let sites = sites::of_rank(rank.file, &rows, &pools);
         let samples = of_file(rank.file);
         let driver = driver::readings(rank, &rows, &held, &samples);

@@ -106,7 +106,7 @@ fn stacks(parts: &Parts<'_>) -> Table {
         Column::new("device", "device", Unit::Id),
         Column::new("live_bytes", "in use", Unit::Bytes),
         Column::new("live_blocks", "blocks", Unit::Count),
-        Column::new("stack", "taken by", Unit::Name),
+        Column::new("stack", "allocated by", Unit::Name),
     ];
     let mut table = Table::new("live_stacks", "Stacks of blocks in use", columns)
         .about("innermost frame first")

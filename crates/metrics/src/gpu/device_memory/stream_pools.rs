@@ -1,5 +1,5 @@
-//! Reads the sizes of stream-ordered pools, which CUPTI reports at each change. A pool is larger
-//! than the memory that it gave out, because it keeps freed blocks.
+//! Reads the sizes of stream-ordered pools (`cudaMallocAsync`), which CUPTI reports at each change.
+//! A pool reserves more than the blocks that are allocated from it, because it keeps freed blocks.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,18 @@ use tprof_trace::model::{Allocator, ProcessIndex, counter};
 
 use super::pools::PoolMemory;
 
-/// Bytes that all pools of a device hold from each moment on, in one process or in all processes.
-pub(super) type HeldBytes = BTreeMap<u64, u64>;
+/// The bytes that the pools of a device hold over time, in one process or in all processes: each
+/// entry holds from its time, on the file's clock in ns, until the next one's.
+pub(super) type HeldOverTime = BTreeMap<u64, u64>;
 
 /// The bytes that the pools of a file hold.
 #[derive(Default)]
 pub(super) struct PoolHoldings {
     /// Bytes by process and device, as the process numbers it.
-    pub by_process: BTreeMap<(ProcessIndex, u32), HeldBytes>,
-    /// Bytes over all processes, by the number of the device.
-    by_number: BTreeMap<u32, HeldBytes>,
+    pub by_process: BTreeMap<(ProcessIndex, u32), HeldOverTime>,
+    /// Bytes over all processes, by the number of the device. Processes may number devices
+    /// differently.
+    by_number: BTreeMap<u32, HeldOverTime>,
 }
 
 /// Reads the pool sizes of a file.
@@ -39,13 +41,14 @@ pub(super) fn held(file: &TraceFile) -> PoolHoldings {
     held
 }
 
-/// Returns the bytes held at a moment.
-pub(super) fn held_at(held: &HeldBytes, time_ns: u64) -> u64 {
+/// Returns the bytes held at a moment; 0 before the first reading.
+pub(super) fn held_at(held: &HeldOverTime, time_ns: u64) -> u64 {
     held.range(..=time_ns).next_back().map_or(0, |(_, bytes)| *bytes)
 }
 
-/// Sets the reserved bytes of replayed pools to the pool sizes that were recorded.
-pub(super) fn add_held(pools: &mut [PoolMemory], held: &PoolHoldings) {
+/// Sets the reserved bytes of pools, which the replay of allocations can't know, to the sizes that
+/// were recorded.
+pub(super) fn set_reserved_bytes(pools: &mut [PoolMemory], held: &PoolHoldings) {
     for memory in pools.iter_mut().filter(|memory| memory.pool.allocator == Allocator::Pool) {
         let Some(held) = memory.pool.device.and_then(|device| held.by_number.get(&device)) else {
             continue;
@@ -73,7 +76,7 @@ mod tests {
             made.writer.counter(Counter { time_ns, process, device, name, value });
         }
         let held = held(&made.finish());
-        let at = |of: &HeldBytes| [10, 20, 30].map(|time_ns| held_at(of, time_ns));
+        let at = |of: &HeldOverTime| [10, 20, 30].map(|time_ns| held_at(of, time_ns));
         assert_eq!(at(&held.by_process[&(0, 0)]), [100, 100, 50]);
         assert_eq!(at(&held.by_process[&(1, 0)]), [0, 30, 30]);
         assert_eq!(at(&held.by_number[&0]), [100, 130, 80]);

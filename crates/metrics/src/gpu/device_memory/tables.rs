@@ -16,26 +16,30 @@ use super::{RankDeviceMemory, block_tables, by_step};
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";
 const NO_STACKS: &str = "no stack was recorded with these allocations";
-const NO_RESERVED: &str = "this allocator has no total of what it holds";
+const NO_RESERVED: &str = "this allocator states no total of what it reserves";
 const NO_OPERATORS: &str = "no operators were recorded, which separate the phases";
-const SEGMENTS: &str = "these are segments of a caching allocator, which serve any phase that comes \
+const ARE_SEGMENTS: &str = "these are segments of a caching allocator, which serve any phase that comes \
                         later; blocks within them were not recorded";
-const NO_SIZES: &str = "the sizes of these blocks are not among their calls' arguments";
-const HOST_ALONE: &str = "no allocation of device memory was recorded, only of the host's";
+const NO_SIZES: &str = "the calls that allocate these blocks don't state their sizes";
+const ONLY_HOST_MEMORY: &str =
+    "only allocations of host memory were recorded, none of device memory";
 const NO_ADDRESSES: &str = "the addresses of blocks, which join frees to allocations, were not \
                             recorded; PyTorch writes them from 1.10 on";
 
 pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
-    let mut rows: Vec<(&RankContext, &PoolMemory)> =
-        parts.iter().flat_map(|(at, part)| part.pools.iter().map(move |row| (at, row))).collect();
+    let mut rows: Vec<(&RankContext, &PoolMemory)> = parts
+        .iter()
+        .flat_map(|(context, part)| part.pools.iter().map(move |row| (context, row)))
+        .collect();
     rows.sort_by_key(|(_, row)| {
         // Pinned host memory comes last: the report is about device memory. A framework's blocks
         // come before the segments that they lie in.
         let is_framework = row.pool.allocator == Allocator::Framework;
         (row.pool.device.is_none(), !is_framework, Reverse(row.peak.allocated_bytes))
     });
-    let driver = gaps(parts.iter().map(|(at, part)| (at, &part.host[..], &part.driver[..])));
-    let by = parts.iter().map(|(at, part)| (at, part.sources));
+    let driver =
+        gaps(parts.iter().map(|(context, part)| (context, &part.host[..], &part.driver[..])));
+    let by = parts.iter().map(|(context, part)| (context, part.sources));
     let [medians, uneven] = by_step::tables(parts);
     let mut tables = vec![
         pools(&rows),
@@ -49,30 +53,30 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
         in_use(&driver),
         sources(by),
     ];
-    if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
+    if let Some((context, row)) = rows.first().filter(|_| parts.len() == 1) {
         match row.timed {
-            true => tables.push(curve(at, row)),
+            true => tables.push(curve(context, row)),
             false => tables.push(curve_by_entry(row)),
         }
-        tables.push(by_category(at, row));
+        tables.push(by_category(context, row));
     }
-    let snapshots =
-        parts.iter().filter_map(|(at, part)| Some((at, part.snapshot.as_ref()?))).collect();
+    let snapshots = parts
+        .iter()
+        .filter_map(|(context, part)| Some((context, part.snapshot.as_ref()?)))
+        .collect();
     tables.extend(snapshot_tables::tables(&snapshots));
     let mut notes = snapshot_tables::notes(&snapshots);
     if rows.iter().any(|(_, row)| !row.exact) {
         notes.push(
-            "without an allocator's own total, blocks taken before recording and never given back \
-             are not counted"
+            "without an allocator's own total, blocks that were allocated before recording and never \
+             freed are not counted"
                 .to_owned(),
         );
     }
-    notes.extend(parts.iter().filter_map(|(at, part)| of_resets(at, part)));
-    notes.extend(
-        parts
-            .iter()
-            .filter_map(|(at, part)| without_stacks(&at.label, part.sources, part.variables)),
-    );
+    notes.extend(parts.iter().filter_map(|(context, part)| reset_note(context, part)));
+    notes.extend(parts.iter().filter_map(|(context, part)| {
+        without_stacks(&context.label, part.sources, part.variables)
+    }));
     if driver.iter().any(|gap| gap.includes_reserve) {
         notes.push("the driver counts its own reserve as memory in use".to_owned());
     }
@@ -80,7 +84,7 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
 }
 
 /// Returns the note on memory that resets freed; `None` if there was no reset.
-fn of_resets(at: &RankContext, part: &RankDeviceMemory) -> Option<String> {
+fn reset_note(context: &RankContext, part: &RankDeviceMemory) -> Option<String> {
     let resets = &part.resets;
     if resets.count == 0 {
         return None;
@@ -89,14 +93,15 @@ fn of_resets(at: &RankContext, part: &RankDeviceMemory) -> Option<String> {
     let unclear = match resets.unclear {
         0 => String::new(),
         n => format!(
-            "; {} of pinned host memory and counted as live: the device is not recorded",
+            "; of pinned host memory, {} counted as live, since no record says which device they \
+             belong to",
             counted(n, "block is", "blocks are")
         ),
     };
     Some(format!(
-        "{}: {} of a device gave back {} with {}{unclear}",
-        at.label,
-        counted(resets.count, "reset", "resets"),
+        "{}: {} freed {} with {}{unclear}",
+        context.label,
+        counted(resets.count, "device reset", "device resets"),
         counted(sum(|of| of.0), "block", "blocks"),
         bytes(sum(|of| of.1)),
     ))
@@ -122,7 +127,7 @@ fn pools(rows: &[(&RankContext, &PoolMemory)]) -> Table {
         Column::new("allocator", "allocator", Unit::Text),
         Column::new("peak_bytes", "peak", Unit::Bytes),
         Column::new("peak_at_ns", "at", Unit::Time),
-        Column::new("peak_reserved_bytes", "held", Unit::Bytes),
+        Column::new("peak_reserved_bytes", "reserved", Unit::Bytes),
         Column::new("last_bytes", "at end", Unit::Bytes),
         Column::new("allocations", "blocks", Unit::Count),
         Column::data("frees", Unit::Count),
@@ -133,18 +138,18 @@ fn pools(rows: &[(&RankContext, &PoolMemory)]) -> Table {
         Column::data("exact", Unit::Flag),
     ];
     let mut table = Table::new("pools", "Device memory", columns)
-        .about("held: most device memory of the allocator")
+        .about("reserved: most memory that the allocator reserved, free blocks included")
         .empty(NO_ALLOCATIONS);
-    for (at, row) in rows {
+    for (context, row) in rows {
         let sized = |bytes: u64| Cell::known(row.is_sized.then_some(bytes), NO_SIZES);
         let unused =
             |level: &Level| Some(level.reserved_bytes?.saturating_sub(level.allocated_bytes));
         table.row(vec![
-            at.label.as_str().into(),
+            context.label.as_str().into(),
             Cell::applies(row.pool.device),
             allocator(row.pool).into(),
             sized(row.peak.allocated_bytes),
-            moment(at, row.timed, row.peak.time_ns),
+            moment(context, row.timed, row.peak.time_ns),
             Cell::known(row.peak_reserved_bytes, NO_RESERVED),
             sized(row.last.allocated_bytes),
             row.allocations.into(),
@@ -168,16 +173,16 @@ fn sites(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
         Column::new("live_bytes", "at end", Unit::Bytes),
         Column::data("taken_bytes", Unit::Bytes),
         Column::new("allocations", "blocks", Unit::Count),
-        Column::new("stack", "taken by", Unit::Name),
+        Column::new("stack", "allocated by", Unit::Name),
     ];
     let any = parts.iter().any(|(_, part)| !part.pools.is_empty());
-    let mut table = Table::new("sites", "Stacks that took device memory", columns)
+    let mut table = Table::new("sites", "Stacks that allocated device memory", columns)
         .about("host stacks, innermost frame first")
         .empty(if any { NO_STACKS } else { NO_ALLOCATIONS });
-    for (at, part) in parts {
+    for (context, part) in parts {
         for site in &part.sites {
             table.row(vec![
-                at.label.as_str().into(),
+                context.label.as_str().into(),
                 Cell::applies(site.pool.device),
                 allocator(site.pool).into(),
                 site.peak_bytes.into(),
@@ -195,7 +200,7 @@ fn sites(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
 fn no_categories(rows: &[(&RankContext, &PoolMemory)]) -> &'static str {
     match rows.iter().any(|(_, row)| row.pool.device.is_some()) {
         _ if rows.is_empty() => NO_ALLOCATIONS,
-        false => HOST_ALONE,
+        false => ONLY_HOST_MEMORY,
         true if rows.iter().any(|(_, row)| row.has_categories) => {
             "no device memory was held at the peak"
         }
@@ -203,17 +208,19 @@ fn no_categories(rows: &[(&RankContext, &PoolMemory)]) -> &'static str {
             let of_device = rows.iter().filter(|(_, row)| row.pool.device.is_some());
             let mut whys = of_device.map(|(_, row)| without_categories(row));
             let first = whys.next().unwrap_or(NO_ALLOCATIONS);
-            whys.find(|_| first == SEGMENTS).unwrap_or(first)
+            whys.find(|_| first == ARE_SEGMENTS).unwrap_or(first)
         }
     }
 }
 
 /// Returns the reason why one pool has no categories.
 fn without_categories(row: &PoolMemory) -> &'static str {
-    match () {
-        () if !row.is_placed => NO_ADDRESSES,
-        () if row.is_segments => SEGMENTS,
-        () => NO_OPERATORS,
+    if !row.is_placed {
+        NO_ADDRESSES
+    } else if row.is_segments {
+        ARE_SEGMENTS
+    } else {
+        NO_OPERATORS
     }
 }
 
@@ -227,18 +234,19 @@ fn categories(rows: &[(&RankContext, &PoolMemory)]) -> Table {
         Column::new("meaning", "which is", Unit::Text),
     ];
     let mut table = Table::new("categories", "Device memory at the peak, by purpose", columns)
-        .about("by the phases in which a block was taken and given back")
+        .about("by the phases in which a block was allocated and freed")
         .empty(no_categories(rows));
-    for (at, row) in rows.iter().filter(|(_, row)| row.has_categories && row.pool.device.is_some())
+    for (context, row) in
+        rows.iter().filter(|(_, row)| row.has_categories && row.pool.device.is_some())
     {
         let total: u64 = row.peak.by_category.iter().sum();
-        let mut held: Vec<(Category, u64)> =
+        let mut by_category: Vec<(Category, u64)> =
             Category::ALL.into_iter().zip(row.peak.by_category).collect();
-        held.retain(|(_, bytes)| *bytes > 0);
-        held.sort_by_key(|(_, bytes)| Reverse(*bytes));
-        for (category, bytes) in held {
+        by_category.retain(|(_, bytes)| *bytes > 0);
+        by_category.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        for (category, bytes) in by_category {
             table.row(vec![
-                at.label.as_str().into(),
+                context.label.as_str().into(),
                 Cell::applies(row.pool.device),
                 category.name().into(),
                 bytes.into(),
@@ -250,11 +258,11 @@ fn categories(rows: &[(&RankContext, &PoolMemory)]) -> Table {
     table
 }
 
-fn curve(at: &RankContext, row: &PoolMemory) -> Table {
+fn curve(context: &RankContext, row: &PoolMemory) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Time),
-        Column::new("allocated_bytes", "given", Unit::Bytes),
-        Column::new("reserved_bytes", "held", Unit::Bytes),
+        Column::new("allocated_bytes", "allocated", Unit::Bytes),
+        Column::new("reserved_bytes", "reserved", Unit::Bytes),
     ];
     let device = row.pool.device.map_or("the host".to_owned(), |device| format!("device {device}"));
     let mut table = Table::new("curve", format!("Memory of {device} over time"), columns)
@@ -262,7 +270,7 @@ fn curve(at: &RankContext, row: &PoolMemory) -> Table {
         .empty(NO_ALLOCATIONS);
     for level in &row.curve {
         table.row(vec![
-            at.clock.since_start(level.time_ns).into(),
+            context.clock.since_start(level.time_ns).into(),
             level.allocated_bytes.into(),
             Cell::known(level.reserved_bytes, NO_RESERVED),
         ]);
@@ -274,8 +282,8 @@ fn curve(at: &RankContext, row: &PoolMemory) -> Table {
 fn curve_by_entry(row: &PoolMemory) -> Table {
     let columns = vec![
         Column::new("entry", "entry", Unit::Id),
-        Column::new("allocated_bytes", "given", Unit::Bytes),
-        Column::new("reserved_bytes", "held", Unit::Bytes),
+        Column::new("allocated_bytes", "allocated", Unit::Bytes),
+        Column::new("reserved_bytes", "reserved", Unit::Bytes),
     ];
     let device = row.pool.device.map_or("the host".to_owned(), |device| format!("device {device}"));
     let title = format!("Memory of {device} over the entries of the history");
@@ -291,7 +299,7 @@ fn curve_by_entry(row: &PoolMemory) -> Table {
     table
 }
 
-fn by_category(at: &RankContext, row: &PoolMemory) -> Table {
+fn by_category(context: &RankContext, row: &PoolMemory) -> Table {
     let keys = [
         "parameter_bytes",
         "gradient_bytes",
@@ -307,7 +315,7 @@ fn by_category(at: &RankContext, row: &PoolMemory) -> Table {
         .view(View::Data)
         .empty(without_categories(row));
     for level in row.curve.iter().filter(|_| row.has_categories && row.timed) {
-        let mut cells: Vec<Cell> = vec![at.clock.since_start(level.time_ns).into()];
+        let mut cells: Vec<Cell> = vec![context.clock.since_start(level.time_ns).into()];
         cells.extend(level.by_category.map(Cell::from));
         table.row(cells);
     }

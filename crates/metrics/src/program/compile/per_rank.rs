@@ -1,4 +1,5 @@
-//! Converts the logs of a rank to the rows of tables.
+//! Converts the logs that `torch.compile` wrote in a rank's processes to the rows of the report's
+//! tables.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use tprof_trace::compile_log::{
 use super::graphs::{self, RankGraphs};
 use crate::gpu::kernels;
 
+/// The reason for what is unknown of a compilation that has no end.
 pub(super) const NO_END: &str = "the log has no end of this compilation";
 
 /// The data that the report shows of one rank.
@@ -25,13 +27,14 @@ pub(super) struct RankCompiled {
     /// Number of cache look-ups by cache, outcome and reason.
     pub caches: BTreeMap<(&'static str, CacheOutcome, Option<String>), u64>,
     pub kernels: Vec<KernelRow>,
-    /// Operators by stage and name.
+    /// Number of operators in graphs, by the graph's stage and the operator's name.
     pub operators: BTreeMap<(GraphStage, String), u64>,
     pub uncompiled: Vec<UncompiledRow>,
     /// Runs of the compiled code.
     pub graphs: RankGraphs,
+    /// Logs that could not be read, in sentences.
     pub problems: Vec<String>,
-    /// Whether the logs contain all generated code.
+    /// Whether the logs contain all generated code, with the kernels of each.
     pub has_code: bool,
     /// Whether the logs contain all rows. Only then does the absence of rows of a kind mean that
     /// nothing of the kind happened.
@@ -46,13 +49,19 @@ pub(super) struct LogRow {
     pub name: String,
     pub pid: Option<u32>,
     pub torch: Option<String>,
+    /// Size of the log, bytes.
     pub bytes: u64,
+    /// Bytes that the job wrote beyond the limit up to which the log was copied.
     pub bytes_not_kept: u64,
+    /// Number of lines that belong to no entry.
     pub damaged: u64,
+    /// Whether the log ends within a line.
     pub is_cut: bool,
+    /// Whether the log has more text than was read.
     pub is_read_in_part: bool,
     /// Number of rows that the reader's limits left out.
     pub left_out: u64,
+    /// Kinds of entries: name, how tprof uses them, their number, and their bytes.
     pub events: Vec<(String, EventUse, u64, u64)>,
 }
 
@@ -62,9 +71,11 @@ pub(super) struct FrameRow {
     pub frame: CompiledFrame,
     /// The beginning, in ns since the run began; `None` if it isn't on the run's clock.
     pub start_ns: Option<u64>,
+    /// Number of operators in the graph as it was traced; `None` if unknown.
     pub operators_before: Option<u64>,
+    /// Number of operators in the graph after it was lowered; `None` if unknown.
     pub operators_after: Option<u64>,
-    /// Number of kernels that were generated, and number of calls of kernels that were not.
+    /// Number of generated kernels, and number of calls of kernels of libraries; `None` if unknown.
     pub kernels: Option<(u64, u64)>,
 }
 
@@ -72,7 +83,9 @@ pub(super) struct FrameRow {
 #[derive(Clone, Debug)]
 pub(super) struct RecompileRow {
     pub id: CompileId,
+    /// The function, if the log has it.
     pub frame: Option<CompiledFrame>,
+    /// The guards that failed, in Dynamo's words.
     pub reasons: Vec<String>,
 }
 
@@ -82,10 +95,13 @@ pub(super) struct KernelRow {
     pub name: String,
     pub language: KernelLanguage,
     pub id: CompileId,
+    /// Source lines that the kernel was made of.
     pub sources: Vec<String>,
+    /// Operators that the kernel computes.
     pub operators: Vec<String>,
+    /// Path of the file with the generated code.
     pub path: Option<String>,
-    /// Number of runs on the device, and the sum of their durations, ns.
+    /// Number of runs on the device, and the sum of their durations, ns; `None` if unknown.
     pub ran: Option<(u64, u64)>,
 }
 
@@ -99,8 +115,8 @@ pub(super) struct UncompiledRow {
     pub function: Option<String>,
 }
 
-/// Reads the logs of a rank.
-pub(super) fn read(rank: &RankTrace<'_>, at: &RankContext) -> RankCompiled {
+/// Converts the logs of a rank.
+pub(super) fn read(rank: &RankTrace<'_>, context: &RankContext) -> RankCompiled {
     let mut found = RankCompiled {
         problems: rank.compile.problems.clone(),
         has_work: !rank.work.is_empty(),
@@ -120,11 +136,12 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankContext) -> RankCompiled {
     };
     let code = || logs.iter().flat_map(|read| &read.log.code);
     found.is_whole = logs.iter().all(|read| read.log.is_whole());
-    let has_rows = logs.iter().all(|read| read.log.left_out.rows == 0);
-    found.has_code = has_rows && code().next().is_some() && code().all(|one| one.kernels.is_some());
+    let no_rows_left_out = logs.iter().all(|read| read.log.left_out.rows == 0);
+    found.has_code =
+        no_rows_left_out && code().next().is_some() && code().all(|one| one.kernels.is_some());
     for read in logs {
         found.logs.push(log_row(read));
-        frames(read, at, &mut found);
+        frames(read, context, &mut found);
         found.breaks.extend(read.log.graph_breaks.iter().cloned());
         for one in &read.log.caches {
             *found.caches.entry((one.cache, one.outcome, one.why.clone())).or_default() += 1;
@@ -160,7 +177,8 @@ fn log_row(read: &ReadLog) -> LogRow {
     }
 }
 
-fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
+/// Adds the log's compilations.
+fn frames(read: &ReadLog, context: &RankContext, found: &mut RankCompiled) {
     let log = &read.log;
     // A forward graph and its backward graph share one compilation number. In the log, the entries
     // of the backward graph come second.
@@ -200,7 +218,7 @@ fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
             false => of_direction(all, place).filter(|_| has_both).flatten(),
         };
         found.frames.push(FrameRow {
-            start_ns: read.interval_ns(frame).map(|(start, _)| at.clock.since_start(start)),
+            start_ns: read.interval_ns(frame).map(|(start, _)| context.clock.since_start(start)),
             operators_before: before.get(&frame.id).copied().filter(|_| !frame.is_backward),
             operators_after: after.get(&frame.id).and_then(|all| match is_only {
                 true => Some(all.iter().sum()),

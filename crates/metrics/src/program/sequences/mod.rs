@@ -70,7 +70,7 @@ impl Analysis for Sequences {
         }
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
+    fn option_matches(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
         // With `--hta`, a text that matches nothing is not refused: HTA returns an empty result for
         // it, and tests compare the results.
         let Some(operator) = options.operator.as_deref().filter(|_| !options.hta) else {

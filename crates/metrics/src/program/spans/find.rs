@@ -1,5 +1,5 @@
-//! Reads the spans that a program named through tprof's API, in nesting order, and finds the span
-//! around each.
+//! Reads the spans that a program named through tprof's API, and finds the span around each. Outer
+//! spans come before those within them.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -12,21 +12,23 @@ use crate::memory::HeldWindow;
 
 /// A span that the program named through tprof's API.
 pub(super) struct OwnSpan {
+    /// The span as it was recorded.
     pub row: NamedSpan,
     /// Whether any thread may end the span. Such a span does not describe what one thread did.
     pub any_thread: bool,
-    /// Floating-point operations that the program stated for the span.
+    /// Floating-point operations that the program stated for the span; 0 if it stated none.
     pub flops: u64,
-    /// The value of the span's argument `bytes`.
+    /// The value of the span's argument `bytes`, if it has one.
     pub bytes: Option<u64>,
-    /// The value of the span's argument `category`.
+    /// The value of the span's argument `category`, if it has one.
     pub category: Option<Rc<str>>,
-    /// Index of the innermost span around it on its thread.
+    /// Index of the innermost span around it on its thread, if there is one. A span that any thread
+    /// may end has none and is in no other's.
     pub parent: Option<u32>,
 }
 
 impl OwnSpan {
-    /// Returns the end of the span, ns.
+    /// Returns the end of the span on the file's clock, ns.
     pub fn end_ns(&self) -> u64 {
         self.row.start_ns.saturating_add(self.row.duration_ns)
     }
@@ -47,10 +49,10 @@ struct OwnArgs {
     category: Option<Rc<str>>,
 }
 
-/// Returns the spans by thread, then by start, outer spans first. Spans that can't be read are
-/// listed among the rank's problems.
+/// Returns the spans by thread, then by start, outer spans first. Spans in damaged blocks are left
+/// out; the file's problems list these blocks.
 pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
-    let mut stated: FxHashMap<NameId, OwnArgs> = FxHashMap::default();
+    let mut args_by_text: FxHashMap<NameId, OwnArgs> = FxHashMap::default();
     let mut all = Vec::new();
     for block in file.blocks::<NamedSpan>() {
         for row in block.iter().filter(|row| row.kind == SpanKind::Annotation) {
@@ -58,16 +60,17 @@ pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
                 continue;
             }
             let OwnArgs { any_thread, flops, bytes, category } =
-                stated.entry(row.args).or_insert_with(|| read(file.name(row.args))).clone();
+                args_by_text.entry(row.args).or_insert_with(|| parse(file.name(row.args))).clone();
             all.push(OwnSpan { row: *row, any_thread, flops, bytes, category, parent: None });
         }
     }
     all.sort_by_key(|span| (span.row.thread, span.row.start_ns, Reverse(span.end_ns())));
-    nest(&mut all);
+    set_parents(&mut all);
     all
 }
 
-fn read(args: &str) -> OwnArgs {
+/// Reads a span's arguments from JSON. What is missing or of another type has its default.
+fn parse(args: &str) -> OwnArgs {
     let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
     let any_thread = args.get("style").is_some_and(|style| style == "start/end");
     let number = |key: &str| args.get(key).and_then(|number| number.as_u64());
@@ -75,22 +78,25 @@ fn read(args: &str) -> OwnArgs {
     OwnArgs { any_thread, flops: number("flops").unwrap_or(0), bytes: number("bytes"), category }
 }
 
-fn nest(all: &mut [OwnSpan]) {
+/// Sets the parent of each span. `all` must be in the order that [`of_file`] states.
+fn set_parents(all: &mut [OwnSpan]) {
+    // The spans that contain the current one, the outermost first.
     let mut open: Vec<u32> = Vec::new();
-    for at in 0..all.len() {
-        let (thread, start_ns, end_ns) =
-            (all[at].row.thread, all[at].row.start_ns, all[at].end_ns());
-        if all[at].any_thread {
+    for index in 0..all.len() {
+        let span = &all[index];
+        let (thread, start_ns, end_ns) = (span.row.thread, span.row.start_ns, span.end_ns());
+        if span.any_thread {
             continue;
         }
-        let holds = |outer: &OwnSpan| outer.row.thread == thread && outer.end_ns() >= end_ns;
-        let is_over = |outer: &OwnSpan| outer.end_ns() <= start_ns && outer.row.duration_ns > 0;
+        let contains = |outer: &OwnSpan| outer.row.thread == thread && outer.end_ns() >= end_ns;
+        // A span without length contains those of the same moment that come after it.
+        let has_ended = |outer: &OwnSpan| outer.end_ns() <= start_ns && outer.row.duration_ns > 0;
         while let Some(&last) = open.last()
-            && (!holds(&all[last as usize]) || is_over(&all[last as usize]))
+            && (!contains(&all[last as usize]) || has_ended(&all[last as usize]))
         {
             open.pop();
         }
-        all[at].parent = open.last().copied();
-        open.push(at as u32);
+        all[index].parent = open.last().copied();
+        open.push(index as u32);
     }
 }
