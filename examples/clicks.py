@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """Trains a click model on JSON events, and grows while it does so.
 
-Each step parses a batch of events as they would come off a queue, skips those
-that it has seen before, and does one pass of logistic regression over the rest.
-The program doesn't use tprof, and needs only the standard library.
-
+Each step parses a batch of events, which come 25 times a second as from a queue, skips those that it has seen before,
+and does one pass of logistic regression over the rest. The program needs only the standard library, and not tprof.
 The growth is a common one: to recognise an event that is delivered twice, the program stores every event as a whole.
 With `--keep id` it stores only the ids, and stays small.
 """
@@ -18,9 +16,9 @@ import time
 WORDS = "red blue fast slow cheap large small new used soft warm cold".split()
 
 
-def batches(steps, size, rng):
+def batches(steps, size, every, rng):
     """Yields batches of JSON lines, one in ten of which is delivered a second time."""
-    lines = []
+    lines, pages = [], [" ".join(rng.choices(WORDS, k=220)) for _ in range(100)]
     for step in range(steps):
         batch = []
         for number in range(size):
@@ -31,11 +29,12 @@ def batches(steps, size, rng):
             event = {
                 "id": f"{step}-{number}",
                 "words": words,
-                "page": " ".join(rng.choices(WORDS, k=220)),
+                "page": rng.choice(pages),
                 "clicked": ("cheap" in words) != (rng.random() < 0.1),
             }
             batch.append(json.dumps(event))
         lines = batch
+        time.sleep(every)
         yield batch
 
 
@@ -53,13 +52,14 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--steps", type=int, default=150)
     arguments.add_argument("--batch", type=int, default=400)
+    arguments.add_argument("--every", type=float, default=0.04, help="seconds between batches")
     arguments.add_argument("--keep", choices=["event", "id"], default="event")
     options = arguments.parse_args()
 
     began = time.perf_counter()
     rng = random.Random(1)
     weights, seen, twice = {}, {}, 0
-    for step, batch in enumerate(batches(options.steps, options.batch, rng), start=1):
+    for step, batch in enumerate(batches(options.steps, options.batch, options.every, rng), start=1):
         loss, trained = 0.0, 0
         for line in batch:
             event = json.loads(line)

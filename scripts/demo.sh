@@ -42,11 +42,25 @@ command -v python3 >/dev/null 2>&1 || {
     printf 'error: there is no python3\n  try: apt-get install python3, as root\n' >&2
     exit 1
 }
+if [ -x "$tprof" ]; then
+    echo 'demo: brings tprof up to date (seconds, or minutes after a change), then records a program for 8 seconds.'
+else
+    echo 'demo: builds tprof (about 14 minutes of CPU time, once), then records a program for 8 seconds.'
+fi
 scripts/setup.sh
 
 # The interpreter itself: python3 may be a version manager's shell script, whose own processes would be recorded as
 # well.
 python=$(python3 -c 'import sys; print(sys.executable)')
+printf '\n$ %s run -o %s --stacks python -- python3 examples/clicks.py %s\n' "$tprof" "$target/clicks" "$*"
 "$tprof" run --output "$target/clicks" --force --stacks python -- "$python" examples/clicks.py "$@"
-"$tprof" report findings "$target/clicks"
-"$tprof" report memory "$target/clicks" --top 3
+printf '\n$ %s findings %s\n' "$tprof" "$target/clicks"
+"$tprof" report findings "$target/clicks" --top 1 | sed '/^Note: no steps/,$d'
+cat <<END
+More of it: $tprof report memory $target/clicks --top 3
+            $tprof open $target/clicks --as flame
+Without the fault: scripts/demo.sh --keep id
+
+The line to remember, for a program of yours:
+  $PWD/${tprof#"$PWD/"} run -- COMMAND
+END

@@ -102,14 +102,15 @@ class Serve(PageCase):
         text = page.text("tbody")
         for part in ("failed: exit 3", "damaged", "finished"):
             self.assertIn(part, text)
+        self.assertLessEqual({run.name for run in recorded().iterdir()}, set(self.column(page, 1)))
         # A run without a GPU does not show a share of 0: it shows a reason.
-        why = page.run("(cell => [cell.textContent, cell.querySelector('.unknown')?.title])([...document.querySelectorAll('tbody tr')].find(row => row.textContent.includes('SystemExit')).cells[9])")
+        why = page.run("(cell => [cell.textContent, cell.querySelector('.unknown')?.title])([...document.querySelectorAll('tbody tr')].find(row => row.textContent.includes('SystemExit')).cells[10])")
         self.assertEqual(why[0], "?")
         self.assertRegex(why[1], "^unknown: .+")
 
     def test_runs_sort_and_the_order_is_in_the_address(self):
         page = self.pages()
-        exact = "[...document.querySelectorAll('tbody td:nth-child(4)')].filter(cell => cell.title).map(cell => Number(cell.title.replace(/[^0-9]/g, '')))"
+        exact = "[...document.querySelectorAll('tbody td:nth-child(5)')].filter(cell => cell.title).map(cell => Number(cell.title.replace(/[^0-9]/g, '')))"
         self.press_button(page, "Lasted")
         order = page.run(exact)
         self.assertGreater(len(order), 4)

@@ -5,6 +5,8 @@ use crate::pass_through::is_of_tprof;
 
 /// Modules of the C library and of Python's interpreter, by the beginnings of their names.
 const SYSTEM: [&str; 6] = ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]"];
+/// Modules of Python's interpreter itself, by the beginnings of their names.
+const INTERPRETER: [&str; 2] = ["libpython", "python"];
 
 /// Python files of the import system and of `python -m`, by the beginnings of their names.
 const IMPORT_FROZEN: [&str; 3] = ["<frozen importlib", "<frozen zipimport", "<frozen runpy"];
@@ -51,6 +53,13 @@ impl Code<'_> {
         let is_of = |start: &&str| self.module.starts_with(*start);
         self.layer == Layer::Kernel
             || self.layer == Layer::Native && (SYSTEM.iter().any(is_of) || is_of_tprof(self.module))
+    }
+
+    /// Whether the code is native and belongs to Python's interpreter. Below a Python function, it
+    /// executes that function.
+    pub fn is_interpreter(self) -> bool {
+        self.layer == Layer::Native
+            && INTERPRETER.iter().any(|start| self.module.starts_with(start))
     }
 
     /// Whether the code belongs to Python's import system. Its time counts for the line that
@@ -157,6 +166,14 @@ mod tests {
         ] {
             assert!(!native(file, module), "{file}");
         }
+    }
+
+    #[test]
+    fn the_interpreter_is_recognised_by_its_module() {
+        let is = |module: &str| code("", module, Layer::Native).is_interpreter();
+        assert!(is("python3.11") && is("libpython3.13t.so.1.0"));
+        assert!(!is("libtorch_python.so") && !is("_json.cpython-311-x86_64-linux-gnu.so"));
+        assert!(!code("a.py", "python3.11", Layer::Python).is_interpreter());
     }
 
     #[test]

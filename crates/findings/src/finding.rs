@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 
+use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
 use tprof_metrics::gpu::device_memory::CodeLine;
 use tprof_rank::StreamKey;
@@ -77,6 +78,17 @@ impl SourceLine {
             (true, _) => self.function.clone(),
             (false, 0) => base_name(&self.file).to_owned(),
             (false, line) => format!("{}:{line}", base_name(&self.file)),
+        }
+    }
+
+    /// Formats the function and the place as `parse (load.py:22)`, or as much of it as is known.
+    pub(super) fn named(&self) -> String {
+        let function = in_sentence(&self.function);
+        match (function.is_empty(), self.file.is_empty()) {
+            (true, true) => String::new(),
+            (true, false) => self.shown(),
+            (false, true) => function,
+            (false, false) => format!("{function} ({})", self.shown()),
         }
     }
 }

@@ -7,6 +7,7 @@ use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
 
+use super::finding::SourceLine;
 use super::join::{JoinedFinding, joined};
 use super::outcome::RankFindings;
 use super::rules::{RULES, stragglers};
@@ -29,6 +30,9 @@ pub struct Line {
     pub subject: String,
     /// The problem, in a sentence without a full stop.
     pub what: String,
+    /// Where it is, for people: `parse (load.py:22)`, otherwise the subject; empty if neither is
+    /// known.
+    pub place: String,
     /// Function of the line that causes most of the problem; `None` if unknown.
     pub function: Option<String>,
     /// Source file of the line; `None` if no line was recorded.
@@ -45,9 +49,8 @@ pub struct Line {
     pub size_bytes: Option<u64>,
 }
 object! { Line {
-    plain severity, plain rule, plain subject, plain what, some function, some file, some line,
-    reading gain_ns, reading gain_step_ns,
-    reading gain_share, some size_bytes,
+    plain severity, plain rule, plain subject, plain what, plain place, some function, some file,
+    some line, reading gain_ns, reading gain_step_ns, reading gain_share, some size_bytes,
 } }
 
 /// Whether a file belongs to a rank and contains events that rules can judge.
@@ -96,11 +99,16 @@ fn line(one: &JoinedFinding<'_>) -> Line {
         _ => None,
     };
     let at = one.finding.line.as_ref();
+    let subject = one.finding.subject.clone();
     Line {
         severity: one.severity().name(),
         rule: one.rule,
-        subject: one.finding.subject.clone(),
         what: one.finding.what.clone(),
+        place: at
+            .map(SourceLine::named)
+            .filter(|at| !at.is_empty())
+            .unwrap_or_else(|| subject.clone()),
+        subject,
         function: at.map(|at| at.function.clone()),
         file: at.map(|at| at.file.clone()).filter(|file| !file.is_empty()),
         line: at.map(|at| at.line).filter(|line| *line > 0),

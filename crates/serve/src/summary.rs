@@ -36,7 +36,7 @@ const READ: [&str; 29] = [
     "findings",
     "severity",
     "rule",
-    "subject",
+    "place",
     "what",
     "step_times",
     "step_times_missing",
@@ -149,7 +149,7 @@ fn figures(all: &Value) -> Value {
     };
     let worst = findings.iter().min_by_key(|finding| severity(finding));
     let worst = worst.map(|one| {
-        json!({ "severity": one["severity"], "rule": one["rule"], "subject": one["subject"], "what": one["what"] })
+        json!({ "severity": one["severity"], "rule": one["rule"], "place": one["place"], "what": one["what"] })
     });
     let completeness = &summary["completeness"];
     json!({
@@ -200,7 +200,7 @@ mod tests {
                 ],
                 "findings": [
                     { "severity": "low", "rule": "A", "what": "a" },
-                    { "severity": "critical", "rule": "B", "subject": "s", "what": "b" },
+                    { "severity": "critical", "rule": "B", "place": "f (a.py:1)", "what": "b" },
                 ],
             },
             "steps": { "tables": { "step_times": [
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(figures["steps"], 10);
         assert_eq!(
             figures["worst"],
-            json!({ "severity": "critical", "rule": "B", "subject": "s", "what": "b" })
+            json!({ "severity": "critical", "rule": "B", "place": "f (a.py:1)", "what": "b" })
         );
         assert_eq!((&figures["wall_ns"], &figures["complete"]), (&json!(9), &json!(true)));
         assert_eq!((&figures["lost"], &figures["recorded"]), (&json!(0), &json!(5)));

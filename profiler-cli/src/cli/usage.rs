@@ -114,6 +114,10 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
             };
             Failure::new(format!("`{argument}` cannot be used here")).cause(why).hint(usage)
         }
+        ErrorKind::TooManyValues if usage.starts_with("tprof report") => two_runs(&value),
+        ErrorKind::TooManyValues => Failure::new(format!("unexpected `{value}`"))
+            .cause("the command takes no further argument")
+            .hint(usage),
         ErrorKind::InvalidUtf8 => Failure::new("an argument is not UTF-8 text")
             .cause("only paths may contain other bytes")
             .hint(usage),
@@ -124,6 +128,13 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
         }
     };
     Some(failure)
+}
+
+/// Returns the error for a second run in the words of a report.
+pub fn two_runs(run: &str) -> Failure {
+    Failure::new(format!("unexpected `{run}`"))
+        .cause("a report is of one run; `tprof diff A B` compares two")
+        .hint("tprof report KIND RUN")
 }
 
 /// Whether an option takes an IP address.

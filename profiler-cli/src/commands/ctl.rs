@@ -32,9 +32,9 @@ pub enum CtlRequest {
         /// Record this many steps of each process, the same steps on all ranks
         #[arg(long, value_name = "N")]
         steps: Option<u32>,
-        /// Directory of the run
+        /// Directory of the run; without one, the newest live run in this directory
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
-        run: PathBuf,
+        run: Option<PathBuf>,
     },
     /// Stop recording; the job continues
     Stop(CtlRun),
@@ -42,9 +42,9 @@ pub enum CtlRequest {
     Mark {
         /// Name of the mark
         name: String,
-        /// Directory of the run
+        /// Directory of the run; without one, the newest live run in this directory
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
-        run: PathBuf,
+        run: Option<PathBuf>,
     },
     /// Begin a training step on all ranks
     Step {
@@ -56,9 +56,9 @@ pub enum CtlRequest {
     Snapshot(SnapshotArgs),
     /// Print event rates, losses and the size of the run
     Status {
-        /// Directory of the run
+        /// Directory of the run; without one, the newest live run in this directory
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
-        run: PathBuf,
+        run: Option<PathBuf>,
         /// Print JSON instead of text
         #[arg(long)]
         json: bool,
@@ -68,14 +68,14 @@ pub enum CtlRequest {
 /// Selects a live run.
 #[derive(Args, Debug)]
 pub struct CtlRun {
-    /// Directory of the run
+    /// Directory of the run; without one, the newest live run in this directory
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
-    pub run: PathBuf,
+    pub run: Option<PathBuf>,
 }
 
 /// Sends the request, and prints the answer.
 pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
-    let (path, request, json) = match args.request {
+    let (run, request, json) = match args.request {
         CtlRequest::Start { steps: None, run } => (run, Request::Start, false),
         CtlRequest::Start { steps: Some(steps), run } => {
             (run, Request::Steps { count: whole(steps)?, first: None }, false)
@@ -89,6 +89,10 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         CtlRequest::Snapshot(args) => return snapshot::run(args),
         CtlRequest::Status { run, json } => (run, Request::Status, json),
     };
+    let path = match run {
+        Some(run) => run,
+        None => newest::live_run_here(&format!("tprof ctl {}", name_of(&request)))?,
+    };
     let reply = ask(&path, &request)?;
     let mut out = io::stdout();
     match reply.status {
@@ -98,6 +102,17 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         None => writeln!(io::stderr(), "{}", reply.message)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the word for a request.
+fn name_of(request: &Request) -> &'static str {
+    match request {
+        Request::Start | Request::Steps { .. } => "start",
+        Request::Stop => "stop",
+        Request::Mark { .. } => "mark NAME",
+        Request::Step { .. } => "step",
+        _ => "status",
+    }
 }
 
 fn whole(steps: u32) -> Result<u32, Failure> {
@@ -111,16 +126,14 @@ fn whole(steps: u32) -> Result<u32, Failure> {
 
 /// Parses `tprof ctl step [N] [RUN]`. A single word is the number of the step if it is a number and
 /// no directory has this name.
-fn step(words: &[OsString]) -> Result<(Option<u64>, PathBuf), Failure> {
+fn step(words: &[OsString]) -> Result<(Option<u64>, Option<PathBuf>), Failure> {
     let number = |word: &OsString| word.to_str()?.parse().ok();
     match words {
-        [] => Ok((None, newest::live_run_here("tprof ctl step")?)),
-        [word] if !Path::new(word).exists() && number(word).is_some() => {
-            Ok((number(word), newest::live_run_here("tprof ctl step")?))
-        }
-        [run] => Ok((None, run.into())),
+        [] => Ok((None, None)),
+        [word] if !Path::new(word).exists() && number(word).is_some() => Ok((number(word), None)),
+        [run] => Ok((None, Some(run.into()))),
         [word, run, ..] => match number(word) {
-            Some(number) => Ok((Some(number), run.into())),
+            Some(number) => Ok((Some(number), Some(run.into()))),
             None => Err(Failure::new(format!("`{}` is not a step number", word.display()))
                 .cause("a step number is a whole number, 0 or more")
                 .hint(format!("tprof ctl step 12 {}", quote::word(run)))),

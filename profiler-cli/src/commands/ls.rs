@@ -11,6 +11,7 @@ use tprof_analyze::{Kind, Report, report};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration};
 use tprof_rank::base::reading::Reading;
+use tprof_trace::run::{BlindSpot, EVERYTHING};
 use tprof_ui::columns::{self, cut, left, shorten, width};
 use tprof_ui::errors::Failure;
 use tprof_ui::newest::{FoundRun, runs_in};
@@ -74,6 +75,8 @@ struct Row {
     /// Why a part of the run cannot be read.
     unreadable: Option<String>,
     complete: bool,
+    /// Which part was left out because the user asked for that; `None` if no part was.
+    left_out: Option<&'static str>,
     /// Severity and text of the worst finding; `None` if no rule found anything.
     worst: Reading<Option<Worst>>,
 }
@@ -83,6 +86,7 @@ struct Row {
 struct Worst {
     severity: &'static str,
     rule: &'static str,
+    place: String,
     what: String,
 }
 
@@ -128,6 +132,7 @@ impl Row {
                 Some(report) => report.completeness.is_as_asked(),
                 None => finished && losses.clone().all(|of| of.is_as_asked()),
             },
+            left_out: left_out(losses.flat_map(|of| &of.blind)),
             worst: match &found {
                 Some(report) => worst(report),
                 None if judge => Reading::missing("the run cannot be read"),
@@ -184,9 +189,12 @@ impl Row {
         for (key, reading) in readings {
             set(key, reading.get().into(), why(reading));
         }
-        let worst = self.worst.value().and_then(|worst| worst.as_ref()).map(
-            |worst| json!({ "severity": worst.severity, "rule": worst.rule, "what": worst.what }),
-        );
+        let worst = self.worst.value().and_then(|worst| worst.as_ref()).map(|worst| {
+            json!({
+                "severity": worst.severity, "rule": worst.rule, "place": worst.place,
+                "what": worst.what,
+            })
+        });
         set("worst_finding", worst.into(), why(&self.worst));
         row
     }
@@ -199,8 +207,8 @@ pub fn schema() -> Value {
     let unknown_or_whole = json!({ "type": ["integer", "null"], "minimum": 0 });
     let worst = json!({
         "type": ["object", "null"],
-        "properties": { "severity": text, "rule": text, "what": text },
-        "required": ["severity", "rule", "what"],
+        "properties": { "severity": text, "rule": text, "place": text, "what": text },
+        "required": ["severity", "rule", "place", "what"],
         "additionalProperties": false,
     });
     let run = json!({
@@ -230,6 +238,15 @@ pub fn schema() -> Value {
     })
 }
 
+/// Says which part of a run was left out because the user asked for that.
+fn left_out<'a>(gaps: impl Iterator<Item = &'a BlindSpot>) -> Option<&'static str> {
+    let asked: Vec<&BlindSpot> = gaps.filter(|gap| gap.as_asked).collect();
+    match asked.iter().any(|gap| gap.what == EVERYTHING) {
+        true => Some("NOTHING RECORDED: recording was never on"),
+        false => (!asked.is_empty()).then_some("PARTIAL, as asked"),
+    }
+}
+
 fn why<T>(reading: &Reading<T>) -> Option<&str> {
     match reading {
         Reading::Missing(why) => Some(why),
@@ -254,6 +271,7 @@ fn worst(report: &Report) -> Reading<Option<Worst>> {
             Reading::Is(lines.first().map(|line| Worst {
                 severity: line.severity,
                 rule: line.rule,
+                place: line.place.clone(),
                 what: line.what.clone(),
             }))
         }
@@ -304,10 +322,14 @@ fn text(rows: &[Row], directory: &Path) -> String {
         if let Some(why) = &row.unreadable {
             page.line(&shorten(&format!("{:INDENT$}UNKNOWN what was lost: {why}", ""), columns));
         }
+        if let Some(left_out) = row.left_out {
+            page.line(&format!("{:INDENT$}{left_out}", ""));
+        }
         if let Some(Some(worst)) = row.worst.value() {
             let severity = worst.severity.to_uppercase();
-            let finding = format!("{:INDENT$}{severity} {}: {}", "", worst.rule, worst.what);
-            page.line(&shorten(&finding, columns));
+            let at = if worst.place.is_empty() { "" } else { ", " };
+            let rule = format!("{severity} {}{at}{}", worst.rule, worst.place);
+            page.line(&cut(&format!("{:INDENT$}{rule}: {}", "", worst.what), columns));
         }
     }
     paint::severities(&page.into_text())

@@ -8,6 +8,7 @@ use tprof_document::OptionMatches;
 use tprof_facts::units::duration;
 use tprof_trace::TraceError;
 use tprof_ui::errors::{Failure, nearest};
+use tprof_ui::newest::runs_in;
 
 use crate::terminal::quote;
 
@@ -130,7 +131,7 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
     match error {
         TraceError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             cannot(path)
-                .cause("no such file or directory")
+                .cause(format!("no such file or directory{}", runs_beside(path)))
                 .hint("tprof run -o DIR -- COMMAND; tprof report DIR")
         }
         TraceError::Io { path, what: "open" | "read", source } => {
@@ -177,6 +178,22 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
         }
         #[allow(unreachable_patterns, reason = "the enum may grow")]
         other => cannot(path).cause(other.to_string()),
+    }
+}
+
+/// Lists the runs in the directory in which a path was expected, newest first.
+fn runs_beside(path: &Path) -> String {
+    const MOST: usize = 5;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let there = runs_in(folder.unwrap_or(Path::new("."))).unwrap_or_default();
+    let mut names: Vec<String> =
+        (there.iter().take(MOST)).map(|run| run.dir.path().display().to_string()).collect();
+    if there.len() > MOST {
+        names.push(format!("{} more", there.len() - MOST));
+    }
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; the runs there are {}", names.join(", ")),
     }
 }
 

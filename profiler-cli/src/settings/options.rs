@@ -52,6 +52,7 @@ impl FromArgMatches for RunOptions {
 fn option(setting: &'static Setting) -> Arg {
     let option = Arg::new(setting.name)
         .long(setting.name)
+        .help_heading(setting.group.heading())
         .help(setting.help.replace("{values}", &setting.values().join(", ")))
         .value_parser(clap::value_parser!(OsString));
     let option = match setting.short {

@@ -25,6 +25,8 @@ pub struct Setting {
     pub name: &'static str,
     /// Letter of the short option.
     pub short: Option<char>,
+    /// Group in the help.
+    pub group: Group,
     /// Help text. `{values}` in it is replaced by the list of values.
     pub help: &'static str,
     /// Kind of its value.
@@ -33,6 +35,30 @@ pub struct Setting {
     pub set: fn(&mut Resolved, &GivenValue) -> Result<(), Failure>,
     /// Formats the setting's value for `tprof.toml`; `None` if it is not set.
     pub show: fn(&Resolved) -> Option<toml::Value>,
+}
+
+/// Group of settings in the help.
+#[derive(Debug, Clone, Copy)]
+pub enum Group {
+    /// What people need first.
+    First,
+    What,
+    When,
+    HowMuch,
+    Where,
+}
+
+impl Group {
+    /// Returns the heading in the help; `None` for the first group.
+    pub fn heading(self) -> Option<&'static str> {
+        match self {
+            Group::First => None,
+            Group::What => Some("What to record"),
+            Group::When => Some("When to record"),
+            Group::HowMuch => Some("How much to record"),
+            Group::Where => Some("Where files go"),
+        }
+    }
 }
 
 /// Kind of a setting's value.
@@ -61,31 +87,29 @@ impl Setting {
     }
 }
 
-/// All settings in the order of the help.
+/// All settings in the order of the help, those of a group together.
 pub const SETTINGS: [&Setting; 36] = [
     &OUTPUT,
-    &IF_EXISTS,
     &FORCE,
     &ACTIVITY,
     &MEM,
     &STACKS,
     &SAMPLE_RATE,
+    &DURATION,
+    &SCHEDULE,
+    &EXPORT,
+    &QUIET,
     &COUNTERS,
-    &CUDA_GRAPHS,
-    &CUDA_CALLS,
     &OPERATORS,
     &MODULES,
     &KINETO,
     &COMPILE,
-    &OVERHEAD,
+    &CUDA_GRAPHS,
+    &CUDA_CALLS,
     &NCCL,
-    &RSS_INTERVAL,
-    &GPU_INTERVAL,
-    &MAX_SIZE,
-    &DURATION,
+    &REDACT,
     &DELAY,
     &PAUSED,
-    &SCHEDULE,
     &WAIT,
     &WARMUP,
     &ACTIVE,
@@ -94,11 +118,13 @@ pub const SETTINGS: [&Setting; 36] = [
     &CAPTURE_RANGE,
     &CAPTURE_END,
     &FOLLOW,
+    &MAX_SIZE,
+    &RSS_INTERVAL,
+    &GPU_INTERVAL,
+    &OVERHEAD,
     &ON_FULL_BUFFER,
+    &IF_EXISTS,
     &TABLE_CACHE,
-    &EXPORT,
-    &REDACT,
-    &QUIET,
 ];
 
 /// Finds the setting of this name.
@@ -110,6 +136,7 @@ pub fn find(name: &str) -> Option<&'static Setting> {
 pub static OUTPUT: Setting = Setting {
     name: "output",
     short: Some('o'),
+    group: Group::First,
     help: "Run directory [default: tprof-COMMAND-TIME]",
     kind: ValueKind::Directory,
     set: |resolved, given| {
@@ -126,6 +153,7 @@ pub static OUTPUT: Setting = Setting {
 pub static IF_EXISTS: Setting = Setting {
     name: "if-exists",
     short: None,
+    group: Group::Where,
     help: "If DIR already holds a run: rename the new one, join, force or fail [default: rename]",
     kind: ValueKind::Text("MODE", || values::names(&IF_EXISTS_MODES)),
     set: |resolved, given| {
@@ -139,6 +167,7 @@ pub static IF_EXISTS: Setting = Setting {
 pub static FORCE: Setting = Setting {
     name: "force",
     short: None,
+    group: Group::First,
     help: "Replace an existing run (same as --if-exists force)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
@@ -157,6 +186,7 @@ pub static FORCE: Setting = Setting {
 pub static ACTIVITY: Setting = Setting {
     name: "activities",
     short: None,
+    group: Group::First,
     help: "What to record: a list of cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
     kind: ValueKind::Text("LIST", || values::names(&ACTIVITIES)),
     set: |resolved, given| {
@@ -173,6 +203,7 @@ pub static ACTIVITY: Setting = Setting {
 pub static MEM: Setting = Setting {
     name: "mem",
     short: None,
+    group: Group::First,
     help: "Which allocations to record: exact, sampled, sampled=BYTES or off [default: sampled]",
     kind: ValueKind::Text("MODE", || values::names(&MEM_MODES)),
     set: |resolved, given| {
@@ -191,7 +222,8 @@ pub static MEM: Setting = Setting {
 pub static STACKS: Setting = Setting {
     name: "stacks",
     short: None,
-    help: "How to unwind stacks: auto, fp, dwarf, python or off [default: auto]",
+    group: Group::First,
+    help: "How to unwind stacks: auto, fp, dwarf, python (allocations with their Python lines) or off [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&STACK_MODES)),
     set: |resolved, given| {
         resolved.config.stacks = values::one_of(given, &STACK_MODES)?;
@@ -204,6 +236,7 @@ pub static STACKS: Setting = Setting {
 pub static SAMPLE_RATE: Setting = Setting {
     name: "sample-rate",
     short: None,
+    group: Group::First,
     help: "CPU samples per second and thread [default: 99]",
     kind: ValueKind::Number("HZ"),
     set: |resolved, given| {
@@ -217,6 +250,7 @@ pub static SAMPLE_RATE: Setting = Setting {
 pub static COUNTERS: Setting = Setting {
     name: "counters",
     short: None,
+    group: Group::What,
     help: "Events to count: auto, none, or a list such as cycles,page-faults [default: auto]",
     kind: ValueKind::Text("LIST", Vec::new),
     set: |resolved, given| {
@@ -236,6 +270,7 @@ pub static COUNTERS: Setting = Setting {
 pub static CUDA_GRAPHS: Setting = Setting {
     name: "cuda-graphs",
     short: None,
+    group: Group::What,
     help: "Record CUDA graphs as a whole or node by node: graph or node [default: graph]",
     kind: ValueKind::Text("MODE", || values::names(&GRAPH_DETAILS)),
     set: |resolved, given| {
@@ -249,6 +284,7 @@ pub static CUDA_GRAPHS: Setting = Setting {
 pub static CUDA_CALLS: Setting = Setting {
     name: "cuda-calls",
     short: None,
+    group: Group::What,
     help: "Record calls that start GPU work by CUPTI, or cheaper by hooks: cupti, hooks, or auto (cupti) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&CALL_SOURCES)),
     set: |resolved, given| {
@@ -262,6 +298,7 @@ pub static CUDA_CALLS: Setting = Setting {
 pub static OPERATORS: Setting = Setting {
     name: "operators",
     short: None,
+    group: Group::What,
     help: "Record PyTorch operators: names, shapes, off, or auto (names, of only some steps if all would cost too much) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&OPERATOR_DETAILS)),
     set: |resolved, given| {
@@ -275,6 +312,7 @@ pub static OPERATORS: Setting = Setting {
 pub static MODULES: Setting = Setting {
     name: "modules",
     short: None,
+    group: Group::What,
     help: "Record time per nn.Module (installs a Python start-up hook)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
@@ -288,6 +326,7 @@ pub static MODULES: Setting = Setting {
 pub static KINETO: Setting = Setting {
     name: "kineto",
     short: None,
+    group: Group::What,
     help: "Also record N steps with torch.profiler: stacks, shapes, steps=N, off [default: off]",
     kind: ValueKind::Optional("LIST", "stacks,shapes"),
     set: |resolved, given| {
@@ -301,6 +340,7 @@ pub static KINETO: Setting = Setting {
 pub static COMPILE: Setting = Setting {
     name: "compile",
     short: None,
+    group: Group::What,
     help: "Keep the torch.compile log for `tprof report compile` (up to 256 MiB per process; sets INDUCTOR_PROVENANCE=1)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
@@ -314,6 +354,7 @@ pub static COMPILE: Setting = Setting {
 pub static OVERHEAD: Setting = Setting {
     name: "overhead",
     short: None,
+    group: Group::HowMuch,
     help: "How to find what recording costs a step: estimate, or paired (leaves 5 of 20 steps unrecorded) [default: estimate]",
     kind: ValueKind::Text("HOW", || values::names(&OVERHEADS)),
     set: |resolved, given| {
@@ -327,6 +368,7 @@ pub static OVERHEAD: Setting = Setting {
 pub static NCCL: Setting = Setting {
     name: "nccl",
     short: None,
+    group: Group::What,
     help: "Also record NCCL events per channel: none, or a list of {values} [default: none]",
     kind: ValueKind::Text("LIST", || values::names(&NCCL_EVENTS)),
     set: |resolved, given| {
@@ -346,6 +388,7 @@ pub static NCCL: Setting = Setting {
 pub static RSS_INTERVAL: Setting = Setting {
     name: "rss-interval",
     short: None,
+    group: Group::HowMuch,
     help: "Time between readings of RSS and cgroup, 10ms to 1m [default: 100ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
@@ -359,6 +402,7 @@ pub static RSS_INTERVAL: Setting = Setting {
 pub static GPU_INTERVAL: Setting = Setting {
     name: "gpu-interval",
     short: None,
+    group: Group::HowMuch,
     help: "Time between GPU readings (NVML), 100ms to 1m [default: 500ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
@@ -372,6 +416,7 @@ pub static GPU_INTERVAL: Setting = Setting {
 pub static MAX_SIZE: Setting = Setting {
     name: "max-size",
     short: None,
+    group: Group::HowMuch,
     help: "Stop recording when the run's files reach this size, e.g. 2GiB",
     kind: ValueKind::Number("SIZE"),
     set: |resolved, given| {
@@ -385,6 +430,7 @@ pub static MAX_SIZE: Setting = Setting {
 pub static DURATION: Setting = Setting {
     name: "duration",
     short: None,
+    group: Group::First,
     help: "Stop recording after this time, e.g. 90s or 5m",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
@@ -398,6 +444,7 @@ pub static DURATION: Setting = Setting {
 pub static DELAY: Setting = Setting {
     name: "delay",
     short: None,
+    group: Group::When,
     help: "Start recording after this time",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
@@ -411,6 +458,7 @@ pub static DELAY: Setting = Setting {
 pub static PAUSED: Setting = Setting {
     name: "paused",
     short: None,
+    group: Group::When,
     help: "Do not record until `tprof ctl start`; what the heap holds then stays unknown",
     kind: ValueKind::Switch,
     set: |resolved, given| {
@@ -424,6 +472,7 @@ pub static PAUSED: Setting = Setting {
 pub static SCHEDULE: Setting = Setting {
     name: "schedule",
     short: None,
+    group: Group::First,
     help: "Record only some steps, like torch.profiler's schedule: wait=3,warmup=1,active=3,repeat=1,skip-first=0",
     kind: ValueKind::Text("PARTS", Vec::new),
     set: |resolved, given| resolved.parts.read(given),
@@ -434,6 +483,7 @@ pub static SCHEDULE: Setting = Setting {
 pub static WAIT: Setting = Setting {
     name: "wait",
     short: None,
+    group: Group::When,
     help: "Steps to skip at the start of a cycle (same as --schedule wait=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
@@ -444,6 +494,7 @@ pub static WAIT: Setting = Setting {
 pub static WARMUP: Setting = Setting {
     name: "warmup",
     short: None,
+    group: Group::When,
     help: "Steps to skip after --wait, as warm-up (same as --schedule warmup=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
@@ -454,6 +505,7 @@ pub static WARMUP: Setting = Setting {
 pub static ACTIVE: Setting = Setting {
     name: "active",
     short: None,
+    group: Group::When,
     help: "Steps to record after --warmup (same as --schedule active=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
@@ -464,6 +516,7 @@ pub static ACTIVE: Setting = Setting {
 pub static REPEAT: Setting = Setting {
     name: "repeat",
     short: None,
+    group: Group::When,
     help: "Number of cycles, 0 for no limit (same as --schedule repeat=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
@@ -474,6 +527,7 @@ pub static REPEAT: Setting = Setting {
 pub static UNIT: Setting = Setting {
     name: "unit",
     short: None,
+    group: Group::When,
     help: "What a schedule counts: {values} [default: step]",
     kind: ValueKind::Text("UNIT", || values::names(&UNITS)),
     set: |resolved, given| {
@@ -487,6 +541,7 @@ pub static UNIT: Setting = Setting {
 pub static CAPTURE_RANGE: Setting = Setting {
     name: "capture-range",
     short: None,
+    group: Group::When,
     help: "Record only inside a range: cudaProfilerApi, nvtx:NAME, range:NAME or step:A-B",
     kind: ValueKind::Text("RANGE", || vec!["cudaProfilerApi", "nvtx:", "range:", "step:"]),
     set: |resolved, given| {
@@ -500,6 +555,7 @@ pub static CAPTURE_RANGE: Setting = Setting {
 pub static CAPTURE_END: Setting = Setting {
     name: "capture-end",
     short: None,
+    group: Group::When,
     help: "What to do when that range ends: {values} [default: stop]",
     kind: ValueKind::Text("ACTION", || values::names(&CAPTURE_ENDS)),
     set: |resolved, given| {
@@ -513,6 +569,7 @@ pub static CAPTURE_END: Setting = Setting {
 pub static FOLLOW: Setting = Setting {
     name: "follow",
     short: None,
+    group: Group::When,
     help: "Record until the last process of the job ends, daemons included",
     kind: ValueKind::Switch,
     set: |resolved, given| {
@@ -526,6 +583,7 @@ pub static FOLLOW: Setting = Setting {
 pub static ON_FULL_BUFFER: Setting = Setting {
     name: "on-full",
     short: None,
+    group: Group::HowMuch,
     help: "When a buffer is full, wait (up to 2 s) or drop the event [default: wait]",
     kind: ValueKind::Text("MODE", || values::names(&ON_FULL)),
     set: |resolved, given| {
@@ -539,6 +597,7 @@ pub static ON_FULL_BUFFER: Setting = Setting {
 pub static TABLE_CACHE: Setting = Setting {
     name: "table-cache",
     short: None,
+    group: Group::Where,
     help: "Cache unwind tables, symbols and source lines of libraries between runs: {values} [default: on]",
     kind: ValueKind::Text("MODE", || values::names(&TABLE_CACHE_MODES)),
     set: |resolved, given| {
@@ -556,6 +615,7 @@ pub static TABLE_CACHE: Setting = Setting {
 pub static EXPORT: Setting = Setting {
     name: "export",
     short: None,
+    group: Group::First,
     help: "After the run, export it as {values}",
     kind: ValueKind::Text("FORMAT", || formats::of_a_run().collect()),
     set: |resolved, given| {
@@ -570,6 +630,7 @@ pub static EXPORT: Setting = Setting {
 pub static REDACT: Setting = Setting {
     name: "redact",
     short: None,
+    group: Group::What,
     help: "Leave arguments, directories, environment and texts out of the run; names of \
            programs, scripts, libraries, functions, threads, spans and hosts stay",
     kind: ValueKind::Switch,
@@ -584,6 +645,7 @@ pub static REDACT: Setting = Setting {
 pub static QUIET: Setting = Setting {
     name: "quiet",
     short: Some('q'),
+    group: Group::First,
     help: "Do not print a summary",
     kind: ValueKind::Switch,
     set: |resolved, given| {

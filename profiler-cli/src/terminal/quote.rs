@@ -26,6 +26,19 @@ pub fn word(text: &OsStr) -> String {
     quoted(text).to_string_lossy().into_owned()
 }
 
+/// Returns how the user calls this program: by its path, if the path was given and no directory of
+/// `PATH` has a `tprof`.
+pub fn program() -> String {
+    let given = std::env::args_os().next().filter(|given| {
+        let given = Path::new(given);
+        given.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
+            && given.file_name().is_some_and(|name| name == "tprof")
+    });
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_found = || std::env::split_paths(&folders).any(|folder| folder.join("tprof").is_file());
+    given.filter(|_| !is_found()).map_or_else(|| "tprof".to_owned(), |given| word(&given))
+}
+
 /// Shortens a path to what a user would type in the current directory: a relative path if it is
 /// below that directory.
 pub fn nearby(path: &Path) -> &Path {

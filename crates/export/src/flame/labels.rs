@@ -83,6 +83,7 @@ fn frames_of(
             Code { layer: frame.layer, file: frame.file, module: labels::base_name(frame.module) };
         let owner = match frame.known {
             Resolution::Function if code.is_import() => FrameOwner::Import,
+            Resolution::Function if code.is_interpreter() => FrameOwner::Interpreter,
             Resolution::Function if code.is_own() => FrameOwner::Own,
             _ => FrameOwner::Library,
         };

@@ -18,7 +18,7 @@ async function start() {
   }));
   const filled = (profile) => profile.columns.parent.length > 1;
   // Whether a profile has Python frames with native ones above them.
-  const interpreted = (profile) => profile.interpreted ??= profile.columns.frame.some((frame, i) => i > 0 && (owners[frame] === IMPORT || kinds[frame] === PYTHON && above(profile.columns, i)));
+  const interpreted = (profile) => profile.interpreted ??= profile.columns.frame.some((frame, i) => i > 0 && (owners[frame] === IMPORT || owners[frame] === INTERPRETER || kinds[frame] === PYTHON && above(profile.columns, i)));
   function above({ parent, frame }, i) {
     for (i = parent[i]; i > 0; i = parent[i]) if (HIDEABLE.has(kinds[frame[i]])) return true;
     return false;
@@ -153,7 +153,7 @@ async function start() {
   }
   function summary() {
     const grouped = state.profile.grouped ? `; ${formatCount(state.profile.grouped)} frames, each below ${formatPermille(state.profile.groupedShare)} of the whole, are grouped` : "";
-    return `${show(value(state.root))} in ${formatCount(state.root.count)} frames${view.rest ? `, ${formatCount(view.rest)} narrower than a pixel` : ""}${grouped}${interpreted(state.profile) && !state.interpreter ? "; the interpreter's native frames and its import system are hidden" : ""}`;
+    return `${show(value(state.root))} in ${formatCount(state.root.count)} frames${view.rest ? `, ${formatCount(view.rest)} narrower than a pixel` : ""}${grouped}${interpreted(state.profile) && !state.interpreter ? "; the native frames of the interpreter in Python stacks and its import system are hidden" : ""}`;
   }
   const formatPermille = (share) => `${(share * 100).toPrecision(2)} %`;
 

@@ -14,16 +14,17 @@ function makeNode(frame, parent, columns) {
 
 const HIDEABLE = new Set([KINDS.indexOf("native"), KINDS.indexOf("unknown")]);
 const PYTHON = KINDS.indexOf("python");
-const [OWN, IMPORT] = [1, 2]; // owners of code; 0 is a library
+const [OWN, IMPORT, INTERPRETER] = [1, 2, 3]; // owners of code; 0 is a library
 
 // Builds the upright tree. Levels of rank, process and thread beyond `split` are omitted, and the
 // subtrees below them joined. With `kinds`, native frames above the innermost Python frame of a
 // stack are omitted too. They belong to the interpreter, and Python's own frames represent them.
-// Frames of Python's import system are also omitted; their time belongs to the line that imports.
+// Frames of Python's import system are also omitted; their time belongs to the line that imports. So
+// are native frames of the interpreter below a Python frame; their time belongs to that function.
 function upright(profile, columns, split, kinds = null, owners = null) {
   const { parent, frame, values } = columns;
   const count = parent.length, width = values.length;
-  const depth = new Uint16Array(count);
+  const depth = new Uint16Array(count), belowPython = new Uint8Array(count);
   // For each node of the profile, the node of the new tree to which stacks are added: those that
   // end there (`ends`), and those that reach a Python frame below it (`passes`).
   const ends = new Array(count), passes = new Array(count);
@@ -46,6 +47,13 @@ function upright(profile, columns, split, kinds = null, owners = null) {
     if (depth[i] <= LEVELS && depth[i] > split) {
       ends[i] = ends[above];
       passes[i] = passes[above];
+      continue;
+    }
+    belowPython[i] = belowPython[above] || kinds !== null && kinds[frame[i]] === PYTHON ? 1 : 0;
+    if (kinds !== null && owners[frame[i]] === INTERPRETER && belowPython[above]) {
+      passes[i] = passes[above];
+      ends[i] = ends[above];
+      for (let c = 0; c < width; c++) ends[i].self[c] += values[c][i];
       continue;
     }
     if (kinds !== null && owners[frame[i]] === IMPORT) {
@@ -126,10 +134,12 @@ function kidsOf(node) {
   return node.kids;
 }
 
-const inOrder = new Intl.Collator("en", { numeric: true }).compare;
+const byName = new Intl.Collator("en", { numeric: true }).compare;
+const launches = (name) => name.startsWith("launcher") ? 1 : 0;
+const inOrder = (one, other) => launches(one) - launches(other) || byName(one, other);
 
 // Sorts by width. Only ranks, processes and threads are sorted by name, because people compare them
-// side by side.
+// side by side; launchers are last.
 function sortKids(node, weigh) {
   if (node.sorted === weigh.key) return;
   kidsOf(node).sort((a, b) => {

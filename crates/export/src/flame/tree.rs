@@ -30,13 +30,15 @@ pub(crate) enum FrameKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum FrameOwner {
-    /// A library, the interpreter or the kernel, or a frame that isn't code.
+    /// A library or the kernel, or a frame that isn't code.
     #[default]
     Library = 0,
     /// Code that the person who runs the job most likely wrote.
     Own = 1,
     /// Python's import system.
     Import = 2,
+    /// Native code of Python's interpreter.
+    Interpreter = 3,
 }
 
 /// Names, kinds and places of all frames.

@@ -108,7 +108,9 @@ fn absent(out: &mut String, report: &ReportPage) {
 }
 
 fn head(out: &mut String, table: &Table) {
-    let _ = write!(out, "<h3>{}</h3>", escape(&table.title));
+    if !table.title.is_empty() {
+        let _ = write!(out, "<h3>{}</h3>", escape(&table.title));
+    }
     if !table.about.is_empty() {
         let _ = write!(out, "<p class=\"dim\">{}</p>", escape(&table.about));
     }

@@ -32,6 +32,8 @@ pub(crate) enum EventKind {
     Synchronization = 13,
     /// A run of a CUDA graph, drawn around its nodes.
     Graph = 14,
+    /// A function of the user's own code that samples found.
+    Own = 15,
 }
 
 /// An interval on a lane.

@@ -357,7 +357,7 @@ async function start() {
   function legend() {
     const there = new Set();
     for (const row of trace.rows) for (let i = row.from; i < row.to && there.size < KINDS.length; i += Math.max(1, (row.to - row.from) >> 10)) there.add(trace.kind[i]);
-    const about = { python: "Python", call: "CUDA call", range: "range or annotation", native: "native code, sampled", waiting: "waiting, sampled", graph: "CUDA graph" };
+    const about = { own: "own code, sampled", python: "Python", call: "CUDA call", range: "range or annotation", native: "native code, sampled", waiting: "waiting, sampled", graph: "CUDA graph" };
     $("legend").replaceChildren(...[...there].sort((a, b) => a - b).map((kind) => {
       const box = element("i");
       box.style.background = kindColour(KINDS[kind], isDark());

@@ -4,7 +4,7 @@
 // its events.
 
 const KINDS = ["python", "operator", "range", "call", "overhead", "other", "kernel", "collective", "copy",
-  "memset", "device range", "native", "waiting", "synchronisation", "graph"];
+  "memset", "device range", "native", "waiting", "synchronisation", "graph", "own"];
 // Kinds of device work: kernels, copies and so on. The bar around a graph's nodes is excluded,
 // because its nodes are the work.
 const DEVICE_KINDS = new Set([6, 7, 8, 9]);

@@ -3,11 +3,12 @@
 // strength is the share of the pixel's time that was busy.
 
 // Hue, saturation and lightness on a light background, and lightness on a dark one. The hues are from
-// Okabe and Ito's palette for the colour-blind; rows and labels distinguish the kinds as well.
+// Okabe and Ito's palette for the colour-blind; rows and labels distinguish the kinds as well. Code has the
+// colours of the flame graph.
 const COLOURS = {
-  python: [50, 74, 70, 40], operator: [202, 66, 74, 42], range: [326, 44, 78, 46], call: [41, 82, 64, 44],
+  own: [42, 92, 64, 34], python: [262, 44, 84, 38], operator: [202, 66, 74, 42], range: [326, 44, 78, 46], call: [41, 82, 64, 44],
   overhead: [0, 45, 74, 44], other: [215, 12, 76, 42], kernel: [164, 50, 62, 38], collective: [20, 86, 66, 48],
-  copy: [203, 68, 56, 46], memset: [230, 45, 72, 50], "device range": [326, 30, 82, 36], native: [34, 48, 74, 40],
+  copy: [203, 68, 56, 46], memset: [230, 45, 72, 50], "device range": [326, 30, 82, 36], native: [262, 20, 80, 33],
   waiting: [0, 0, 84, 30], synchronisation: [285, 30, 74, 46], graph: [164, 24, 84, 30],
 };
 const TINTS = 8;

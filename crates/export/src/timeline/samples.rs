@@ -59,6 +59,7 @@ pub(crate) fn sampled(
             }
             calls.see(start_ns, end_ns, &frames, |frame, start_ns| {
                 let kind = match table.kinds[frame as usize] {
+                    _ if table.owners[frame as usize] == FrameOwner::Own => EventKind::Own,
                     FrameKind::Python => EventKind::Python,
                     FrameKind::Unknown if waits => EventKind::Waiting,
                     _ => EventKind::Native,
@@ -97,17 +98,19 @@ fn just_after(part: &OpenRank<'_>) -> Vec<Sample> {
     rows.filter(ran).collect()
 }
 
-/// Returns a stack without frames that its Python frames represent. These are native frames of the
-/// interpreter above the innermost Python frame, and frames of Python's import system, which only
-/// pass calls on.
+/// Returns a stack without frames that its Python frames represent. These are native frames above
+/// the innermost Python frame, those of the interpreter below it, and frames of Python's import
+/// system, which only pass calls on.
 fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
     let is_python = |&frame: &u32| table.kinds[frame as usize] == FrameKind::Python;
     let Some(innermost) = stack.iter().rposition(is_python) else { return stack };
     let mut at = 0;
     stack.retain(|frame| {
         at += 1;
-        let is_import = table.owners[*frame as usize] == FrameOwner::Import;
-        at > innermost || is_python(frame) && !is_import
+        match table.owners[*frame as usize] {
+            FrameOwner::Import | FrameOwner::Interpreter => false,
+            _ => at > innermost || is_python(frame),
+        }
     });
     stack
 }
@@ -280,6 +283,11 @@ mod tests {
         let shown = without_interpreter(vec![native, python, native, python, leaf], &table);
         assert_eq!(shown, [python, python, leaf]);
         assert_eq!(without_interpreter(vec![native, leaf], &table), [native, leaf]);
+        let own = FrameOwner::Interpreter;
+        let interpreter = table.code(FrameKind::Native, "cfunction_call", "python3.11", own);
+        let shown = without_interpreter(vec![python, interpreter, leaf], &table);
+        assert_eq!(shown, [python, leaf]);
+        assert_eq!(without_interpreter(vec![interpreter, leaf], &table), [interpreter, leaf]);
         let file = "<frozen importlib._bootstrap>";
         let import = table.code(FrameKind::Python, "_find_and_load", file, FrameOwner::Import);
         let shown = without_interpreter(vec![python, import, native, python, leaf], &table);

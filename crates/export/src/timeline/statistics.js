@@ -3,10 +3,10 @@
 
 // Kinds that count as host work: operators, Python and calls. Ranges are excluded, because a range
 // only names a stretch of time, and nothing may have happened in it.
-const HOST_WORK = new Set(["python", "operator", "call"].map((kind) => KINDS.indexOf(kind)));
+const HOST_WORK = new Set(["python", "own", "operator", "call"].map((kind) => KINDS.indexOf(kind)));
 // A sampled call lasts through the waits in it. The waits are calls of their own, so they can be
 // subtracted.
-const SAMPLED = new Set(["python", "native"].map((kind) => KINDS.indexOf(kind)));
+const SAMPLED = new Set(["python", "own", "native"].map((kind) => KINDS.indexOf(kind)));
 const WAITING = new Set([KINDS.indexOf("waiting")]);
 
 // Returns a row's intervals of these kinds within [from, to], as starts and ends in turn.

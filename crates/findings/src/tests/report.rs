@@ -103,6 +103,7 @@ fn a_summary_has_a_line_for_each_of_the_first_findings() {
         severity: "high",
         rule: "GpuGaps",
         subject: String::new(),
+        place: String::new(),
         what: "the device has long idle gaps".into(),
         function: None,
         file: None,

@@ -132,7 +132,7 @@ impl RunTotals {
         let worst = worst.map(|of| {
             // Tables contain null instead of an empty text.
             let subject = of.subject.as_deref().unwrap_or_default();
-            json!({ "severity": of.severity, "rule": of.rule, "subject": subject, "what": of.what })
+            json!({ "severity": of.severity, "rule": of.rule, "place": subject, "what": of.what })
         });
         let (state, state_why) = match (listed.ended, run.finished) {
             (false, _) => (Some("cut off"), Some("it was archived while it was in progress")),

@@ -5,9 +5,9 @@
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
 
 const KIND_GROUPS = [
-  ["Time", ["findings", "gpu-time", "host", "steps", "breakdown", "idle", "overlap", "critical-path"]],
+  ["Time", ["findings", "host", "steps", "critical-path"]],
   ["Host", ["summary", "memory", "cpu", "threads", "counters"]],
-  ["GPU", ["kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
+  ["GPU", ["gpu-time", "breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
   ["Ranks", ["rank-files", "comm", "stragglers"]],
 ];
@@ -26,6 +26,11 @@ function kindGroups() {
   return [...KIND_GROUPS.map(([title, kinds]) => [title, kinds.filter((name) => there.has(name))]), ["Other", others]].filter(([, kinds]) => kinds.length);
 }
 
+// Whether it is known that a run has no device work.
+function hasNoDevice(run) {
+  return run.summary === "ready" && (run.gpu_busy === null || run.gpu_busy === undefined);
+}
+
 // Makes the list at the side. It is built once per run and stays while the view next to it changes.
 function runNav(run) {
   const link = (href, text, title, where) => element("li", {}, element("a", { href, title, "data-where": where }, text));
@@ -34,9 +39,11 @@ function runNav(run) {
   if (live) first.unshift(link(`#/live/${id}`, element("span", {}, element("i", { class: "pulse", "aria-hidden": "true" }), "Live"), "what happens now", "live"));
   // These pages show events, which an archive does not have.
   for (const [name, [text, about]] of Object.entries(ABOUT.archive ? {} : PAGES)) first.push(link(`#/run/${id}/page/${name}`, text, about, `page/${name}`));
+  // Reports on devices are folded if the run has nothing for them.
+  const group = (title, list) => title === "GPU" && hasNoDevice(run) ? [element("details", {}, element("summary", {}, element("h3", {}, title), " not recorded"), list)] : [element("h3", {}, title), list];
   first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "history"));
   return element("nav", { class: "side", "aria-label": "Of this run" }, element("ul", {}, ...first),
-    ...kindGroups().flatMap(([title, kinds]) => [element("h3", {}, title), element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), ABOUT.kinds.find((kind) => kind.name === name).about, name)))]));
+    ...kindGroups().flatMap(([title, kinds]) => group(title, element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), ABOUT.kinds.find((kind) => kind.name === name).about, name))))));
 }
 
 // Returns the element for a view of run `id`, and marks `where` in the list. If the last view was
@@ -53,10 +60,10 @@ function runFrame(main, id) {
   return { frame, content: fresh };
 }
 function fillNav(frame, run, where) {
-  const state = `${run.state} ${ABOUT.kinds.length}`;
+  const state = `${run.state} ${ABOUT.kinds.length} ${hasNoDevice(run)}`;
   if (frame.dataset.state !== state) { frame.dataset.state = state; frame.firstChild.replaceWith(runNav(run)); }
   for (const link of frame.querySelectorAll("nav a")) {
-    if (link.dataset.where === where) link.setAttribute("aria-current", "page");
+    if (link.dataset.where === where) { link.setAttribute("aria-current", "page"); link.closest("details")?.setAttribute("open", ""); }
     else link.removeAttribute("aria-current");
   }
 }

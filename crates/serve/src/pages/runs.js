@@ -12,7 +12,7 @@ function runsView(main, route) {
     sort: { key: sortKey, down }, sorted: ({ key, down }) => setQuery({ sort: key === "when" && down ? null : `${down ? "-" : ""}${key}` }),
     open: (run) => { location.hash = run.state === "running" && !SITE ? `#/live/${run.id}` : `#/run/${run.id}`; },
     choose, chosen: (run) => chosen.has(run.id), rowClass: (run) => run.state === "damaged" ? "damaged" : "",
-    text: (run) => [commandOf(run), run.name, run.path, run.host, run.commit, run.state, run.failed, run.note, ...(run.tags || []), run.worst?.rule, run.worst?.what].filter(Boolean).join(" "),
+    text: (run) => [commandOf(run), run.name, run.path, run.host, run.commit, run.state, run.failed, run.note, ...(run.tags || []), run.worst?.rule, run.worst?.place, run.worst?.what].filter(Boolean).join(" "),
   });
   const count = element("span", { class: "dim" }), buttons = element("span", { class: "buttons" });
   const select = element("select", { "aria-label": "State of runs", onchange: () => { state = select.value; setQuery({ state: state === "all" ? null : state }); filter(); } },
@@ -115,6 +115,7 @@ function runColumns({ find, choose, has }) {
   const figure = (key, text, unit, about, width, rank) => ({ key, heading: text, about, width, class: rank, value: (run) => run[key], cell: (run) => summaryCell(run, key, unit) });
   return [
     { key: "choose", heading: "", class: "check", width: 34, cell: (run) => ({ content: element("input", { type: "checkbox", tabindex: -1, "aria-label": `choose run ${run.id}`, checked: has(run), "data-on": has(run), onclick: (event) => { event.preventDefault(); setTimeout(() => choose(run)); } }) }) },
+    ...(ABOUT.archive ? [] : [{ key: "name", heading: "Run", words: true, width: 110, class: "name fifth", value: (run) => run.name, cell: (run) => ({ content: element("a", { class: "mono", href: `#/run/${run.id}`, tabindex: -1 }, run.name), title: run.path }) }]),
     { key: "command", heading: "Command", words: true, class: "command", value: runTitle, cell: (run) => ({ content: element("span", {}, element("a", { href: `#/run/${run.id}`, tabindex: -1 }, runTitle(run)), ...tagList(run, find), run.note ? element("span", { class: "note-mark", title: run.note, "aria-label": `note: ${run.note}` }, "✎") : null), title: `${commandOf(run)}\n${run.path}` }) },
     { key: "when", heading: "Began", words: false, width: 98, value: (run) => run.start_unix_ns, cell: (run) => run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown(run.start_unix_ns_why || run.why) } },
     { key: "wall_ns", heading: "Lasted", width: 92, class: "fifth", value: lastedNs, cell: lastedCell },
@@ -125,7 +126,7 @@ function runColumns({ find, choose, has }) {
       .filter(([key]) => hasFigure(key)).map(([key, text, about, width, rank]) => figure(key, text, "bytes", about, width, rank)),
     figure("gpu_busy", "GPU busy", "share", "share of the time in which the GPU had work", 82, "second"),
     figure("step_ns", "Step", "ns", "median step of the slowest rank", 76, ""),
-    { key: "worst", heading: "Worst finding", words: true, width: "22%", value: (run) => run.worst ? SEVERITY_ORDER.indexOf(run.worst.severity) : null, cell: (run) => worstCell(run) },
+    { key: "worst", heading: "Worst finding", words: true, width: "25%", value: (run) => run.worst ? SEVERITY_ORDER.indexOf(run.worst.severity) : null, cell: (run) => worstCell(run) },
     { key: "more", heading: "", width: 84, class: "more fourth", cell: (run) => ({ content: element("span", {}, element("a", { href: `#/history/${run.id}`, tabindex: -1, title: "the same command, run after run" }, "history"), ABOUT.control ? element("button", { class: "quiet", tabindex: -1, title: "Tags and note", "aria-label": `tags and note of run ${run.id}`, onclick: () => askNotes(knownRuns.get(String(run.id)) || run, () => {}) }, "✎") : null) }) },
   ];
 }
@@ -133,5 +134,6 @@ function worstCell(run) {
   if (run.summary !== "ready") return summaryCell(run, "worst", "none");
   if (!run.worst && run.findings_why) return { content: unknown(run.findings_why) };
   if (!run.worst) return { content: run.findings === 0 ? "none found" : "–", mark: "none" };
-  return { content: element("span", { class: `severity ${severityClass(run.worst.severity)}` }, element("b", {}, run.worst.rule), " ", run.worst.what), title: `${run.worst.severity}: ${run.worst.what}${run.findings > 1 ? `; ${run.findings} findings in all` : ""}` };
+  const { severity, rule, place, what } = run.worst;
+  return { content: element("span", { class: `severity ${severityClass(severity)}` }, element("b", {}, rule), place ? element("span", { class: "mono" }, ` ${place}`) : "", ` ${what}`), title: `${severity}: ${what}${place ? `, ${place}` : ""}${run.findings > 1 ? `; ${run.findings} findings in all` : ""}` };
 }

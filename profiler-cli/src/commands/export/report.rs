@@ -72,10 +72,11 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         section.charts.extend(chart.filter(|_| kind.name == "roofline"));
         page.sections.push(section);
     }
-    // Figures that are known come before those that are unknown.
-    page.facts.sort_by_key(|fact| fact.value == UNKNOWN);
+    // Figures of the job come first, then the cost of recording, then what is unknown.
+    page.facts.sort_by_key(|fact| (fact.value == UNKNOWN, fact.name.starts_with("Overhead")));
     let at = page.sections.iter().position(|part| part.key == "kernels").unwrap_or(0);
     page.sections.insert(at, memory_section::of(report));
+    page.sections.push(cost(report, made.step.as_ref()));
     page.links = links;
     let path = report_page::write(run, &page, &path)
         .map_err(|error| failure::failure(&args.path, &error))?;
@@ -148,22 +149,48 @@ fn head(report: &Report, step: Option<&StepCost>) -> ReportPage {
             Some((low, high)) => format!("{} to {}", duration(low), duration(high)),
             None => "unknown".to_owned(),
         },
-        remark: step.text.clone(),
+        remark: step.brief(),
     }));
-    facts.extend([
-        fact("Waits for the collector", &report.overhead.wait_ns.value, |ns| duration(*ns), ""),
-        fact(
-            "The collector's CPU time",
-            &report.overhead.collector_cpu_ns.value,
-            |ns| duration(*ns),
-            "on processors that the job may need",
-        ),
-    ]);
     ReportPage {
         about: about.join(", "),
         facts,
         complete: complete(report),
         ..ReportPage::default()
+    }
+}
+
+/// Builds the section on what recording cost, by part.
+fn cost(report: &Report, step: Option<&StepCost>) -> Section {
+    let shown = |what: &str, ns: &Reading<u64>| {
+        Some(sentence(&format!("{what} {}", duration(*ns.value()?))))
+    };
+    let over = &report.overhead;
+    let of_steps = step.map(|step| sentence(&format!("{}: {}", step.rank, step.text)));
+    let waits = shown("threads of the job waited for the collector for", &over.wait_ns.value);
+    let collector = "the collector's CPU time, on processors that the job may need, was";
+    let collector = shown(collector, &over.collector_cpu_ns.value);
+    let notes: Vec<String> = of_steps.into_iter().chain(waits).chain(collector).collect();
+    let empty = if notes.is_empty() { "no part of it is known" } else { "" };
+    Section {
+        key: "cost".to_owned(),
+        title: "What recording cost".to_owned(),
+        empty: empty.to_owned(),
+        notes,
+        ..Section::default()
+    }
+}
+
+/// Makes a sentence of a note: with a capital letter, unless it begins with a name, and a full stop.
+fn sentence(note: &str) -> String {
+    let end = if note.ends_with(['.', '?', '!', ':']) { "" } else { "." };
+    let first = note.split(' ').next().unwrap_or_default();
+    match first.chars().all(|c| c.is_ascii_lowercase() || matches!(c, ',' | ':' | '\'' | '-')) {
+        true => format!(
+            "{}{}{end}",
+            note[..1.min(note.len())].to_uppercase(),
+            &note[1.min(note.len())..]
+        ),
+        false => format!("{note}{end}"),
     }
 }
 
@@ -299,13 +326,24 @@ fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) ->
         Some(places) => evidence_links::linked(page_table(of), of, places),
         None => page_table(of),
     };
+    // A table with the section's title needs no heading of its own.
+    let titled = |mut table: report_page::Table| {
+        if table.title == title(document.kind) {
+            table.title.clear();
+        }
+        table
+    };
     let why = document.tables.iter().map(|table| table.empty.as_str()).find(|why| !why.is_empty());
     Section {
         key: document.kind.to_owned(),
         title: title(document.kind),
-        notes: [about.to_owned()].into_iter().chain(document.notes.iter().cloned()).collect(),
+        notes: [about]
+            .into_iter()
+            .chain(document.notes.iter().map(String::as_str))
+            .map(sentence)
+            .collect(),
         charts: charts::all(&document),
-        tables: tables.into_iter().map(linked).collect(),
+        tables: tables.into_iter().map(linked).map(titled).collect(),
         empty: match is_empty {
             true => why.unwrap_or("no such event was recorded").to_owned(),
             false => String::new(),

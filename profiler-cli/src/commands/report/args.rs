@@ -13,6 +13,7 @@ use tprof_ui::errors::{Failure, nearest};
 use tprof_ui::newest;
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
+use crate::cli::usage::two_runs;
 use crate::commands::steps_from::steps_from;
 use crate::runs::failure::reversed_times;
 
@@ -168,6 +169,9 @@ impl ReportWords {
                 (None, Some(kinds)) => (kinds, Some(one)),
                 // Neither word is a kind. The one that is not a path was probably meant as the
                 // kind.
+                (None, None) if PathBuf::from(one).exists() && PathBuf::from(other).exists() => {
+                    return Err(two_runs(&other.to_string_lossy()));
+                }
                 (None, None) if PathBuf::from(one).exists() => return Err(unknown_kind(other)),
                 (None, None) => return Err(unknown_kind(one)),
             },

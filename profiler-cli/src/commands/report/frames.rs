@@ -179,11 +179,19 @@ fn is_own(frame: &str) -> bool {
 
 /// Whether a frame is a Python function: its place is a Python file, generated code, or in the
 /// interpreter (`<string>`, `<frozen runpy>`).
-fn is_python(frame: &str) -> bool {
+pub fn is_python(frame: &str) -> bool {
     split(frame).1.is_some_and(|place| {
         let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
         file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
     })
+}
+
+/// Whether a frame is in Python's interpreter: the function that runs Python code, or a place in the
+/// interpreter without a name.
+pub fn is_interpreter(frame: &str) -> bool {
+    let function = function(frame);
+    let starts = |start: &str| function.strip_prefix(start).is_some_and(|rest| rest.contains('+'));
+    function == "_PyEval_EvalFrameDefault" || starts("python3") || starts("libpython3")
 }
 
 /// Formats an allocation site as one line: the frame that names it, then as many of its callers as

@@ -14,6 +14,12 @@ use crate::terminal::page::{Page, Table};
 /// Number of rows in a short list.
 const SHORT: usize = 5;
 
+/// What the sites of a Python program do not show.
+const SMALL_OBJECTS: &str = "Python takes objects of up to 512 bytes out of pools of its own, so the \
+    sites do not have them; `PYTHONMALLOC=malloc tprof run \u{2026}` records each.";
+/// How to record the lines of Python.
+const NO_LINES: &str = " `--stacks python` names the lines of Python.";
+
 /// Adds a table of sites, sorted by their bytes at the peak, with stacks. `whose` is ` of rank 3`
 /// or empty.
 pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
@@ -34,6 +40,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     if !known {
         sites.sort_by_key(|site| std::cmp::Reverse(site.bytes.get()));
     }
+    sites.sort_by_key(|site| !is_sure(&site.peak_bytes));
     page.fixed(&format!(
         "  {:>10} {:>8} {:>11} {:>12} {:>12}{}",
         "at peak",
@@ -60,9 +67,23 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     if estimates(memory) {
         page.paragraph(
             2,
-            "~ marks estimates from samples, within \u{b1} in 95 cases of 100. Sites are estimated \
-             one by one; their sum may exceed the peak.",
+            "~ marks estimates from samples, within \u{b1} in 95 cases of 100; those that may be zero \
+             come last. Sites are estimated one by one; their sum may exceed the peak.",
         );
+    }
+    let frames = || memory.sites.iter().flat_map(|site| site.stack.iter());
+    let has_lines = frames().any(|frame| frames::is_python(frame));
+    if has_lines || frames().any(|frame| frames::is_interpreter(frame)) {
+        let lines = if has_lines { "" } else { NO_LINES };
+        page.paragraph(2, &format!("{SMALL_OBJECTS}{lines}"));
+    }
+}
+
+/// Whether a reading is not an estimate that may be zero as well.
+fn is_sure(reading: &Reading<u64>) -> bool {
+    match reading {
+        Reading::Estimate { value, error } => error < value,
+        _ => true,
     }
 }
 
@@ -110,7 +131,7 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
         if sites.is_empty() {
             continue;
         }
-        sites.sort_by_key(|site| std::cmp::Reverse(value(site).get()));
+        sites.sort_by_key(|site| (!is_sure(value(site)), std::cmp::Reverse(value(site).get())));
         page.heading(heading);
         let mut table = Table::new(&["", "", ""]).names(2);
         sites.truncate(SHORT);

@@ -2,20 +2,17 @@
 
 use tprof_analyze::Report;
 use tprof_analyze::summary::Rank;
-use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, signal};
 use tprof_findings::lines::Line;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::run::processes::{ImageEnd, ProcessRow};
 use tprof_trace::run::misses_allocations;
+use tprof_ui::columns::cut;
 
 use super::head::{self, Head, plural, text_of};
-use super::{frames, gpu, ranks, sites};
+use super::{gpu, ranks, sites};
 use crate::terminal::commands;
 use crate::terminal::page::{Form, Page, Table};
-
-/// Largest width of a function's name in the lines of the first findings, in columns.
-const FUNCTION: usize = 40;
 
 /// Returns the text of the whole report.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
@@ -82,6 +79,7 @@ fn findings(page: &mut Page, report: &Report) {
         };
         table.row(vec![line.severity.to_uppercase(), gain, what(line)]);
     }
+    table.fill_last(page.width(), |room| lines.iter().map(|line| cut(&what(line), room)).collect());
     if !lines.is_empty() {
         page.table(&table);
         let path = crate::terminal::quote::word(report.run.path.as_os_str());
@@ -89,23 +87,12 @@ fn findings(page: &mut Page, report: &Report) {
     }
 }
 
-/// Describes a finding and its place in the code: `one function takes much of the CPU time: parse
-/// (load.py:22)`.
+/// Describes a finding, its place in the code first: `parse (load.py:22): one function takes much of
+/// the CPU time`. The end of a long line is cut, so that the place stays.
 fn what(line: &Line) -> String {
-    let place = line.file.as_ref().map(|file| match line.line {
-        Some(number) => format!("{}:{number}", base_name(file)),
-        None => base_name(file).to_owned(),
-    });
-    let function = line.function.as_ref().filter(|name| !name.is_empty());
-    let at = match (function, place) {
-        (Some(function), Some(place)) => format!("{} ({place})", frames::brief(function, FUNCTION)),
-        (Some(function), None) => frames::brief(function, FUNCTION),
-        (None, Some(place)) => place,
-        (None, None) => line.subject.clone(),
-    };
-    match at.is_empty() {
+    match line.place.is_empty() {
         true => line.what.clone(),
-        false => format!("{}: {at}", line.what),
+        false => format!("{}: {}", line.place, line.what),
     }
 }
 

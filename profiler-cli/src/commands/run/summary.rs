@@ -35,11 +35,12 @@ pub fn summary(
     lines.extend(notes.into_iter().map(|line| ("", line)));
     lines.extend(shown.finding.map(|finding| ("found", finding)));
     lines.push(("run", run.clone()));
+    let tprof = quote::program();
     lines.push((
         "next",
         match was_never_on(info) {
-            true => format!("tprof ctl start {run}, while the job runs"),
-            false => format!("tprof report findings {run}"),
+            true => format!("{tprof} ctl start {run}, while the job runs"),
+            false => format!("{tprof} report findings {run}"),
         },
     ));
     let mut text = String::new();
