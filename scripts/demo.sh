@@ -56,11 +56,12 @@ printf '\n$ %s run -o %s --stacks python -- python3 examples/clicks.py %s\n' "$t
 "$tprof" run --output "$target/clicks" --force --stacks python -- "$python" examples/clicks.py "$@"
 printf '\n$ %s findings %s\n' "$tprof" "$target/clicks"
 "$tprof" report findings "$target/clicks" --top 1 | sed '/^Note: no steps/,$d'
+case $tprof in /*) path=$tprof ;; *) path=$PWD/$tprof ;; esac
 cat <<END
 More of it: $tprof report memory $target/clicks --top 3
             $tprof open $target/clicks --as flame
 Without the fault: scripts/demo.sh --keep id
 
 The line to remember, for a program of yours:
-  $PWD/${tprof#"$PWD/"} run -- COMMAND
+  $path run -- COMMAND
 END

@@ -6,23 +6,39 @@
 
 use std::collections::BTreeMap;
 
+use tprof_facts::functions::{without_directories, without_parameters};
 use tprof_ui::columns::{cut, shorten, width};
 
 /// In a column narrower than this, texts are not cut into two parts, because both parts would be
 /// too short to read.
 const LEAST: usize = 12;
 
-/// Shortens each text to at most `columns`. Its middle is left out, as in [`shorten`]. Texts that
-/// would then look the same are cut so that they show where they differ.
+/// Shortens each text to at most `columns`. The directories of places and the parameters of functions
+/// are left out first, then the middle, as in [`shorten`]. Texts that would then look the same are
+/// cut so that they show where they differ.
 pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
+    let all: Vec<usize> = (0..texts.len()).collect();
+    let mut brief: Vec<String> = texts.iter().map(|text| brief(text, columns)).collect();
+    for at in groups_read_alike(&all, texts, &brief).concat() {
+        texts[at].clone_into(&mut brief[at]);
+    }
+    let texts: Vec<&str> = brief.iter().map(String::as_str).collect();
     let mut short: Vec<String> = texts.iter().map(|text| shorten(text, columns)).collect();
     if columns >= LEAST {
-        let all: Vec<usize> = (0..texts.len()).collect();
-        for same in groups_read_alike(&all, texts, &short) {
-            show_differences(&same, texts, columns, 0, &mut short);
+        for same in groups_read_alike(&all, &texts, &short) {
+            show_differences(&same, &texts, columns, 0, &mut short);
         }
     }
     short
+}
+
+/// Returns a text that is wider than `columns` without what its reader needs least.
+fn brief(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let text = without_directories(text);
+    if width(&text) <= columns { text } else { without_parameters(&text) }
 }
 
 /// Returns the groups of different texts in `of` that look the same when shortened.
@@ -89,7 +105,10 @@ mod tests {
         };
         let [first, second, third] = ["first_caller", "second_caller", "third_caller"].map(stack);
         let short = shorten_all(&[&first, &second, &second, &third, "free"], 60);
-        assert!(short[0].starts_with("grow (/tmp/s") && short[0].contains("\u{2026}first_caller"));
+        assert!(
+            short[0].starts_with("grow (sites.c:4) < l")
+                && short[0].contains("\u{2026}first_caller")
+        );
         assert!(short[1].contains("\u{2026}second_caller < main"), "{short:?}");
         assert_eq!(short[1], short[2]);
         assert!(short[3].contains("\u{2026}third_caller"), "{short:?}");
@@ -108,6 +127,19 @@ mod tests {
         short.sort();
         short.dedup();
         assert_eq!(short.len(), 4);
+    }
+
+    #[test]
+    fn parameters_and_directories_are_left_out_first() {
+        let long = "contains(std::vector<std::string, std::allocator<std::string> > const&)";
+        let place =
+            "loads (/usr/lib/python3.11/json/__init__.py:346) < main (/home/me/train.py:12)";
+        let short = shorten_all(&[long, place], 50);
+        assert_eq!(short, ["contains()", "loads (__init__.py:346) < main (train.py:12)"]);
+        // Overloads stay different.
+        let other = long.replace("vector", "list");
+        let short = shorten_all(&[long, &other], 50);
+        assert!(short[0] != short[1] && short[1].contains("list"), "{short:?}");
     }
 
     proptest! {

@@ -294,8 +294,11 @@ impl Table {
 
     /// Returns the widths of the columns, and the width that is left for the last one.
     fn widths(&self, page: usize) -> (Vec<usize>, usize) {
+        // The heading of a last column that is cut at the page's edge takes no room from the others.
+        let is_cut = |column: usize| column + 1 == self.left.len() && self.left[column];
         let wide = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            let first = usize::from(is_cut(column) && self.rows.len() > 1);
+            let cells = self.rows.iter().skip(first).filter_map(|row| row.get(column));
             cells.map(|cell| width(cell)).max().unwrap_or(0)
         };
         let widths = self.fitted((0..self.left.len()).map(wide).collect(), page);
@@ -325,6 +328,13 @@ impl Table {
         }
     }
 
+    /// Returns the number of spaces between columns. A table of numbers that is a little too wide for
+    /// the page has one, because no digit may be cut.
+    fn gap(&self, widths: &[usize], page: usize) -> usize {
+        let taken: usize = widths.iter().map(|columns| columns + 2).sum();
+        if self.left.last() == Some(&false) && taken > page { 1 } else { 2 }
+    }
+
     /// Returns the cells of a last column of names, shortened so that different names stay
     /// different. Returns an empty list if the last column has no names.
     fn last_names(&self, columns: usize) -> Vec<String> {
@@ -347,6 +357,7 @@ impl Table {
         let wanted = widths.last().copied().unwrap_or(0);
         let below = self.left.last() == Some(&true) && room < LEAST_NAME.min(wanted);
         let last = self.last_names(if below { page - INDENT } else { room });
+        let gap = self.gap(&widths, page);
         let line = |(at, row): (usize, &Vec<String>)| {
             let (mut lines, mut line) = (Vec::new(), String::new());
             for (column, cell) in row.iter().enumerate() {
@@ -354,10 +365,11 @@ impl Table {
                 let room = widths.get(column).copied().unwrap_or(0);
                 let is_left = self.left.get(column).copied().unwrap_or(false);
                 // Cells that don't fit into the line continue on the next one.
-                if column > 0 && column + 1 < columns && width(&line) + 2 + room > page {
-                    lines.push(std::mem::replace(&mut line, " ".repeat(INDENT - 2)));
+                let is_cut = column + 1 == columns && is_left;
+                if column > 0 && !is_cut && width(&line) + gap + room > page {
+                    lines.push(std::mem::replace(&mut line, " ".repeat(INDENT - gap)));
                 }
-                line += "  ";
+                line += &" ".repeat(if column == 0 { 2 } else { gap });
                 let is_heading_here = at == 0 && width(&line) + width(cell) <= page;
                 if column + 1 == columns && below && !is_heading_here {
                     let name = shorten(cell.trim(), page - INDENT);
@@ -413,6 +425,22 @@ mod tests {
         assert!(lines[1].chars().count() <= WIDTH, "{lines:?}");
         assert!(lines[1].starts_with("  1.0 ms  _multiarray_umath"), "{lines:?}");
         assert!(lines[1].ends_with("_products_two"), "{lines:?}");
+    }
+
+    #[test]
+    fn no_number_is_cut() {
+        let headings = [("rank", true), ("a", false), ("b", false), ("c", false), ("d", false)];
+        for (digits, lines) in [(16, 2), (18, 4)] {
+            let mut table = Table::aligned(&headings);
+            let number = "1".repeat(digits);
+            let numbers = std::iter::repeat_n(number.clone(), headings.len() - 1);
+            table.row(std::iter::once("rank 1".to_owned()).chain(numbers).collect());
+            let mut page = Page::new(Form::Text(WIDTH));
+            page.table(&table);
+            let text = page.into_text();
+            assert_eq!(text.matches(&number).count(), headings.len() - 1, "{text}");
+            assert_eq!(text.lines().count(), lines, "{text}");
+        }
     }
 
     #[test]
