@@ -1,4 +1,4 @@
-//! Finds the binary under test, and compares jobs with and without it.
+//! Finds the tprof under test, makes jobs that run it, and compares jobs with and without it.
 
 use crate::job::{Job, Outcome};
 use crate::programs::target_dir;
@@ -10,32 +10,34 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Options that record every event.
+/// Options of `tprof run` that record every allocation.
 pub const EXACT: &[&str] = &["--mem", "exact"];
-/// Options that record what tprof records by default.
+/// No options: `tprof run` records what it records by default.
 pub const DEFAULT: &[&str] = &[];
 
-/// Returns the path of the binary: `TPROF_TEST_BIN`, or the release build beside this test's own target
-/// directory, which is rebuilt once if it is out of date.
+/// Returns the path of the tprof under test. By default that is the release build in the target
+/// directory of the tests, which is first rebuilt if it is out of date; `TPROF_TEST_BIN` names
+/// another. For a program in the folder of the release build, the path is that of a hard link in
+/// `test-bin` ([`linked`]).
 pub fn tprof_at() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let build = target_dir().join("release/tprof");
-        let path = std::env::var_os("TPROF_TEST_BIN").map_or_else(
-            || {
-                bring_up_to_date();
+        let path = match std::env::var_os("TPROF_TEST_BIN") {
+            Some(path) => PathBuf::from(path),
+            None => {
+                rebuild_if_outdated();
                 build.clone()
-            },
-            PathBuf::from,
-        );
+            }
+        };
         let folder = |of: &Path| of.parent().and_then(|folder| folder.canonicalize().ok());
         let is_build = folder(&path).is_some_and(|at| folder(&build) == Some(at));
         if is_build { linked(&path) } else { path }
     })
 }
 
-/// Rebuilds the release binary of tprof if its sources have changed.
-fn bring_up_to_date() {
+/// Rebuilds the release build of tprof if its sources have changed. Panics if that fails.
+fn rebuild_if_outdated() {
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--quiet", "-p", "tprof-cli", "--target-dir"])
         .arg(target_dir())
@@ -46,9 +48,9 @@ fn bring_up_to_date() {
     assert!(built.status.success(), "cannot build tprof: {error}");
 }
 
-/// Returns the path of tprof in a folder of the tests' own, with hard links to the programs of a build.
-/// Links are needed because maturin, which packs the programs for a test of the wheel, moves them away
-/// for a moment.
+/// Links `tprof` and `tprof-serve` of a build into the folder `test-bin`, and returns the path of
+/// `tprof` there. The links are needed because maturin, which packs the programs for a test of the
+/// wheel, moves them away for a moment.
 fn linked(build: &Path) -> PathBuf {
     let folder = target_dir().join("test-bin");
     std::fs::create_dir_all(&folder).unwrap();
@@ -56,7 +58,7 @@ fn linked(build: &Path) -> PathBuf {
         let new = folder.join(format!("{program}-{}", std::process::id()));
         let _ = std::fs::remove_file(&new);
         let link = || std::fs::hard_link(build.with_file_name(program), &new);
-        // Another run of the tests may be packing the program right now.
+        // Another test may be packing the program right now, so this tries for 2 s.
         let linked = (0..100).any(|_| {
             link().is_ok() || {
                 sleep(Duration::from_millis(20));
@@ -65,7 +67,8 @@ fn linked(build: &Path) -> PathBuf {
         });
         assert!(linked, "no {program} beside {}", build.display());
         std::fs::rename(&new, folder.join(program)).unwrap();
-        // rename does nothing if both names belong to the same file: then the new name is still there.
+        // rename does nothing if both names belong to the same file: then the new name is still
+        // there.
         let _ = std::fs::remove_file(&new);
     }
     folder.join("tprof")
@@ -78,13 +81,13 @@ pub fn tprof<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Job {
 
 /// A job that was run under `tprof run`.
 pub struct Traced {
-    /// The job's output and end.
+    /// The job's output, and how it ended.
     pub outcome: Outcome,
     /// The run's directory.
     pub run: PathBuf,
 }
 
-/// Returns the job behind `tprof run --quiet OPTIONS -o RUN --`.
+/// Returns the job with `tprof run --quiet OPTIONS -o RUN --` in front of its command.
 pub fn traced_job(job: &Job, options: &[&str], run: &Path) -> Job {
     let mut words: Vec<OsString> = vec![tprof_at().into(), "run".into(), "--quiet".into()];
     words.extend(options.iter().map(OsString::from));
@@ -92,20 +95,20 @@ pub fn traced_job(job: &Job, options: &[&str], run: &Path) -> Job {
     job.behind(&words)
 }
 
-/// Runs a job under tprof, in an empty working directory.
+/// Runs a job under `tprof run`, in an empty working directory.
 pub fn traced(job: &Job, options: &[&str], scratch: &Scratch) -> Traced {
     let run = scratch.run();
     let outcome = traced_job(job, options, &run).run_in(scratch.cwd());
     Traced { outcome, run }
 }
 
-/// Runs a job natively, then traced with each set of options. Its output and its end must be the same
-/// each time. Returns the last run.
+/// Runs a job without tprof, then under tprof with each of these sets of options. Fails unless its
+/// output and how it ends are the same each time. Returns the last run.
 #[track_caller]
-pub fn assert_unchanged(job: &Job, modes: &[&[&str]], scratch: &Scratch) -> Traced {
+pub fn assert_unchanged(job: &Job, option_sets: &[&[&str]], scratch: &Scratch) -> Traced {
     let native = job.run_in(scratch.cwd());
     let mut last = None;
-    for options in modes {
+    for options in option_sets {
         let run = traced(job, options, scratch);
         assert!(
             run.outcome == native,
@@ -115,11 +118,12 @@ pub fn assert_unchanged(job: &Job, modes: &[&[&str]], scratch: &Scratch) -> Trac
         );
         last = Some(run);
     }
-    last.expect("at least one mode")
+    last.expect("at least one set of options")
 }
 
-/// Makes a script for `sh` that attaches with the output of `tprof env`, with these options, and goes
-/// on with `body`, in which `"$@"` are the job's words.
+/// Makes a job of `sh` that attaches itself by `tprof env` with these options, and then runs the
+/// script `body`, in which `"$@"` are the arguments that are added to the job. It exits with 125 if
+/// `tprof env` fails.
 pub fn attach_script(options: &str, run: &Path, body: &str) -> Job {
     let script = format!(
         "eval \"$('{}' env {options} -o '{}')\" || exit 125\n{body}",
@@ -129,21 +133,21 @@ pub fn attach_script(options: &str, run: &Path, body: &str) -> Job {
     Job::sh(&script)
 }
 
-/// Fails unless tprof refused with status 125 and three lines that say what failed, why, and what to
-/// try. Each of the words must be in these lines.
+/// Fails unless tprof refused to run: with status 125, nothing on standard output, and three lines
+/// that say what failed, why, and what to try. Each of `words` must be in these lines.
 #[track_caller]
 pub fn assert_refused(outcome: &Outcome, words: &[&str]) {
     assert_eq!(outcome.code, Some(125), "{outcome:?}");
     let lines: Vec<&str> = outcome.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
     assert_eq!(lines.len(), 3, "an error is three lines: {outcome:?}");
-    for (line, head) in lines.iter().zip(["error:", "cause:", "try:"]) {
+    for (line, label) in lines.iter().zip(["error:", "cause:", "try:"]) {
         assert!(
-            line.trim_start().starts_with(head),
-            "{line:?} should begin with {head:?}: {outcome:?}"
+            line.trim_start().starts_with(label),
+            "{line:?} should begin with {label:?}: {outcome:?}"
         );
     }
     for word in words {
-        assert!(outcome.stderr.contains(word), "nothing about {word:?}: {outcome:?}");
+        assert!(outcome.stderr.contains(word), "{word:?} is missing: {outcome:?}");
     }
-    assert_eq!(outcome.stdout, "", "stdout is data: {outcome:?}");
+    assert_eq!(outcome.stdout, "", "an error prints nothing on stdout: {outcome:?}");
 }

@@ -1,5 +1,5 @@
-//! Interns stacks in the profiled process: records refer to a stack by an id, and the first record
-//! with a new stack is preceded by a definition of its id.
+//! Takes stacks and interns them in the profiled process: records refer to a stack by an id, and
+//! the first record with a new stack is preceded by a definition of its id.
 //!
 //! Open-addressing tables map a stack's hash to its id. A stack that finds no room in one table
 //! goes to the next, larger one. A thread claims an entry by one compare-and-swap, and entries are
@@ -26,11 +26,13 @@ const PROBES: usize = 8;
 /// A stack that takes longer than this (about 10 us) was delayed by something other than unwinding.
 const SLOW_TICKS: u64 = 30_000;
 
-/// An entry has two words. One word with a 24-bit id and the upper 40 bits of a hash would have too
-/// many collisions.
+/// An entry of a table; free while `hash` is 0. It has two words, because one word with a 24-bit id
+/// and the upper 40 bits of a hash would have too many collisions.
 #[repr(C)]
 struct InternedStack {
     hash: AtomicU64,
+    /// The id, with [`DROPPED`] or [`BEING_DEFINED`] if one of these applies; 0 until the thread
+    /// that claimed the entry has an id for it; `u64::MAX` if no ids were left.
     id: AtomicU64,
 }
 
@@ -49,18 +51,19 @@ const _: () = assert!(SIZES[0] * size_of::<InternedStack>() == STACKS_BYTES);
 static LATER: [AtomicPtr<u8>; SIZES.len() - 1] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; SIZES.len() - 1];
 
-/// All tables, with their sizes.
+/// All tables, each with its number of entries.
 fn all_tables() -> impl Iterator<Item = (&'static AtomicPtr<u8>, usize)> {
     [&STACKS].into_iter().chain(&LATER).zip(SIZES)
 }
 
+/// Maps the first table, and the tables that recognize repeated stacks.
 fn map_first() {
     unwind::map_memo();
     tables::map();
 }
 
-/// Maps the tables before a thread loses the right to make system calls, since it can't map them
-/// later.
+/// Maps the first two tables before a thread loses the right to make system calls, since it can't
+/// map them later.
 pub fn map_ahead() {
     map_first();
     map_table(1);
@@ -76,8 +79,8 @@ fn map_tables_once(thread: &Thread) {
     let is_due = || thread.stacks.get() & 1023 == 0 && is_missing();
     if (!WERE_MAPPED.load(Relaxed) || is_due()) && !thread.is_quiet() {
         map_first();
-        // Stored last: a handler that interrupts the mapping, or another thread, maps the tables too
-        // and does not lose its stack.
+        // Stored last: a handler that interrupts the mapping, or another thread, maps the tables
+        // too and does not lose its stack.
         WERE_MAPPED.store(true, Relaxed);
     }
 }
@@ -89,7 +92,8 @@ fn map_table(index: usize) {
     }
 }
 
-/// The id of the stack at a hook's entry; 0 if stacks are off or this stack was lost.
+/// Takes the stack of a hook's caller, and returns its id; 0 if stacks are off or this stack was
+/// lost. `sp` and `fp` are the stack pointer and the frame pointer at the hook's entry.
 #[inline(always)]
 pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     if state::STACK_MODE.load(Relaxed) == stack_mode::OFF {
@@ -98,8 +102,8 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take(thread, sp, fp)
 }
 
-/// Like [`stack`], with Python's functions if the collector has found the interpreter. Hooks use it
-/// for calls that take so long that its own time doesn't matter.
+/// Like [`stack`], with Python's functions if the collector has found the interpreter. It is
+/// slower, so only hooks of calls that take long use it.
 #[cold]
 #[inline(never)]
 pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
@@ -112,6 +116,7 @@ pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take_by_walk(thread, (sp, fp), None, true)
 }
 
+/// Takes a stack, and measures the time for one in 64.
 #[inline(never)]
 fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
     thread.stacks.set(thread.stacks.get().wrapping_add(1));
@@ -135,6 +140,7 @@ fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take_now(thread, sp, fp)
 }
 
+/// Takes a stack. If it can be guessed from its first words and its id is cached, it isn't walked.
 #[inline(always)]
 fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
     let mode = state::STACK_MODE.load(Relaxed);
@@ -151,7 +157,7 @@ fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take_by_walk(thread, (sp, fp), guess, mode == stack_mode::PYTHON)
 }
 
-/// Takes a stack by walking it.
+/// Takes a stack by walking it. `from` has the stack pointer and the frame pointer.
 #[inline(never)]
 fn take_by_walk(
     thread: &Thread,
@@ -195,29 +201,30 @@ fn take_by_walk(
     id
 }
 
-/// The id of the stack that a walk found. From now on the cache finds the id by the hash of the
-/// stack's frames, or by the hash that `guessed` returns instead.
+/// Returns the id of the stack that a walk found. From now on the cache of recent stacks finds the
+/// id by the hash of the stack's frames, or by the hash that `cache_key` returns instead.
 #[inline(always)]
 fn intern(
     thread: &Thread,
     from: (ReadableSp, usize),
     walk: &mut Walk,
     python: Option<&mut Scratch>,
-    guessed: impl FnOnce(&Walk) -> Option<u64>,
+    cache_key: impl FnOnce(&Walk) -> Option<u64>,
 ) -> u32 {
-    let with_python = python.as_ref().map_or(0, |python| python.hash());
-    // The end is in the bits that both the cache and the tables compare.
-    let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 36).max(1);
+    let python_hash = python.as_ref().map_or(0, |python| python.hash());
+    // How the walk ended makes a different stack. It goes into bits that both the cache and the
+    // tables compare. 0 would mark a free entry.
+    let hash = (walk.hash ^ python_hash ^ (walk.end as u64) << 36).max(1);
     let known = recent_stacks::id_of(hash);
-    let met = match known {
+    let id_and_flags = match known {
         Some(id) => u64::from(id),
         None => intern_slowly(thread, from, walk, python, hash),
     };
-    let id = met as u32;
-    if id == 0 || met & BEING_DEFINED != 0 {
+    let id = id_and_flags as u32;
+    if id == 0 || id_and_flags & BEING_DEFINED != 0 {
         return id;
     }
-    match guessed(walk) {
+    match cache_key(walk) {
         Some(hash) => recent_stacks::keep(hash, id),
         None if known.is_none() => recent_stacks::keep(hash, id),
         None => {}
@@ -254,23 +261,24 @@ fn intern_slowly(
             // SAFETY: the index is masked to the table's size, and the table stays mapped once it
             // is published.
             let entry = unsafe { &*table.add(((hash >> 20) as usize + probe) & (size - 1)) };
-            let mut now = entry.hash.load(Acquire);
-            if now == 0 {
+            let mut found = entry.hash.load(Acquire);
+            if found == 0 {
                 match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
                     Ok(_) => {
                         let Some(id) = new_id(entry) else { return 0 };
                         unwind::complete(thread, from, walk);
                         return define(thread, walk, python.take(), entry, id, true);
                     }
-                    Err(other) => now = other,
+                    // Another thread has claimed the entry in the meantime.
+                    Err(other) => found = other,
                 }
             }
-            if now == hash {
+            if found == hash {
                 let id = entry.id.load(Acquire);
-                let again = BEING_DEFINED | id & u64::from(u32::MAX);
+                let redefined = BEING_DEFINED | id & u64::from(u32::MAX);
                 if id != u64::MAX
                     && id & DROPPED != 0
-                    && entry.id.compare_exchange(id, again, AcqRel, Relaxed).is_ok()
+                    && entry.id.compare_exchange(id, redefined, AcqRel, Relaxed).is_ok()
                 {
                     unwind::complete(thread, from, walk);
                     return define(thread, walk, python.take(), entry, id as u32, false);
@@ -300,13 +308,15 @@ fn wait_for_id(entry: &InternedStack) -> u64 {
     0
 }
 
+/// Counts a stack that has no id.
 fn count_lost() {
     if let Some(header) = state::header() {
         header.stacks_lost.fetch_add(1, Relaxed);
     }
 }
 
-/// Assigns an id to a stack and publishes it to other threads; `None` if all ids are used.
+/// Assigns the next id to a claimed entry and publishes it to other threads; `None` if no ids are
+/// left.
 fn new_id(entry: &InternedStack) -> Option<u32> {
     let header = state::header()?;
     let id = header.stacks.fetch_add(1, Relaxed) + 1;
@@ -319,8 +329,9 @@ fn new_id(entry: &InternedStack) -> Option<u32> {
     Some(id)
 }
 
-/// Writes the definition of a stack with this id. `is_first` is true if no earlier definition of
-/// the stack was dropped.
+/// Writes the definition of a stack with this id: the number of its frames, and the frames. Returns
+/// the id, or 0 if the ring has no room. `is_first` is true if no earlier definition of the stack
+/// was dropped.
 #[cold]
 #[inline(never)]
 fn define(
@@ -339,12 +350,12 @@ fn define(
         to.copy_from_slice(from);
     }
     let clock = thread.clock();
-    let mut whole = payload.get(..=len).unwrap_or(&payload);
+    let mut definition = payload.get(..=len).unwrap_or(&payload);
     if let Some(python) = python {
         python::define(thread, python);
-        whole = python.payload(walk);
+        definition = python.payload(walk);
     }
-    if ring::ext(thread, ExtKind::Stack, id | (walk.end as u32) << 24, clock, whole) {
+    if ring::ext(thread, ExtKind::Stack, id | (walk.end as u32) << 24, clock, definition) {
         entry.id.store(u64::from(id), Release);
         u64::from(id)
     } else {
@@ -356,12 +367,12 @@ fn define(
     }
 }
 
-/// A way to the tables for tests that have no stack to walk.
+/// Interns stacks that tests make up, without walking any.
 #[cfg(test)]
 pub mod made {
     use super::*;
 
-    /// A walk that found these frames.
+    /// Returns a walk that found these frames.
     pub fn walk_of(frames: &[u64], hash: u64) -> Walk {
         let mut walk = Walk {
             frames: [0; tprof_wire::record::MAX_FRAMES],
@@ -376,7 +387,7 @@ pub mod made {
         walk
     }
 
-    /// The id of the stack that this walk found.
+    /// Returns the id of the stack that this walk found.
     pub fn id_of_walk(thread: &Thread, mut walk: Walk) -> u32 {
         let here = 0u64;
         let (low, high) = (thread.stack_low.get(), thread.stack_high.get());
@@ -385,7 +396,7 @@ pub mod made {
         intern(thread, (sp, 0), &mut walk, None, |_| None)
     }
 
-    /// Maps the tables, and empties them.
+    /// Maps the first table, and empties all that are mapped.
     pub fn begin() {
         map_first();
         // Ids begin anew in each region, as in a forked child.
@@ -393,7 +404,7 @@ pub mod made {
         for (table, entries) in all_tables() {
             let table = table.load(Relaxed).cast::<InternedStack>();
             for at in 0..if table.is_null() { 0 } else { entries } {
-                // SAFETY: the table has so many entries.
+                // SAFETY: the table has `entries` entries, and `at` is less.
                 let entry = unsafe { &*table.add(at) };
                 entry.hash.store(0, Relaxed);
                 entry.id.store(0, Relaxed);
@@ -509,7 +520,8 @@ mod tests {
                 let meet = || scope.spawn(|| id(&process, &[round], round << 32));
                 [meet(), meet(), meet()].map(|thread| thread.join().unwrap()).into()
             });
-            // A thread whose id did not follow in time, since its definer has no processor, counts it.
+            // A thread that waited in vain for the id, since the thread that claimed the entry had
+            // no processor, has none and counts the stack as lost.
             let known: Vec<_> = ids.iter().filter(|id| **id != 0).collect();
             assert!(!known.is_empty() && known.iter().all(|id| *id == known[0]), "{round} {ids:?}");
             lost += (ids.len() - known.len()) as u64;

@@ -42,7 +42,8 @@ pub struct AttachArgs {
     /// CPU samples per second and thread [default: 99]
     #[arg(long, value_name = "HZ", allow_hyphen_values = true)]
     pub sample_rate: Option<OsString>,
-    /// How to unwind stacks: auto, fp, dwarf or off [default: auto]
+    /// How to take stacks: auto (by unwind tables), fp (by frame pointers only),
+    /// dwarf (same as auto) or off (take none) [default: auto]
     #[arg(long, value_name = "MODE")]
     pub stacks: Option<OsString>,
     /// Events to count: auto, none, or a list such as cycles,page-faults [default: auto]

@@ -154,7 +154,7 @@ pub static IF_EXISTS: Setting = Setting {
     name: "if-exists",
     short: None,
     group: Group::Where,
-    help: "If DIR already holds a run: rename the new one, join, force or fail [default: rename]",
+    help: "If DIR already holds a run: rename (record into DIR-2 and so on), join (add to that run), force (replace it) or fail [default: rename]",
     kind: ValueKind::Text("MODE", || values::names(&IF_EXISTS_MODES)),
     set: |resolved, given| {
         resolved.config.if_exists = values::one_of(given, &IF_EXISTS_MODES)?;
@@ -223,7 +223,7 @@ pub static STACKS: Setting = Setting {
     name: "stacks",
     short: None,
     group: Group::First,
-    help: "How to unwind stacks: auto, fp, dwarf, python (allocations with their Python lines) or off [default: auto]",
+    help: "How to take stacks: auto (by unwind tables), fp (by frame pointers only), dwarf (same as auto), python (auto, with the Python lines of allocations) or off (take none) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&STACK_MODES)),
     set: |resolved, given| {
         resolved.config.stacks = values::one_of(given, &STACK_MODES)?;
@@ -285,7 +285,7 @@ pub static CUDA_CALLS: Setting = Setting {
     name: "cuda-calls",
     short: None,
     group: Group::What,
-    help: "Record calls that start GPU work by CUPTI, or cheaper by hooks: cupti, hooks, or auto (cupti) [default: auto]",
+    help: "How to record calls that start GPU work: cupti, hooks (cheaper), or auto (cupti) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&CALL_SOURCES)),
     set: |resolved, given| {
         resolved.config.cuda_calls = values::one_of(given, &CALL_SOURCES)?;
@@ -484,7 +484,7 @@ pub static WAIT: Setting = Setting {
     name: "wait",
     short: None,
     group: Group::When,
-    help: "Steps to skip at the start of a cycle (same as --schedule wait=N)",
+    help: "Steps to leave out at the start of a cycle (same as --schedule wait=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
@@ -495,7 +495,7 @@ pub static WARMUP: Setting = Setting {
     name: "warmup",
     short: None,
     group: Group::When,
-    help: "Steps to skip after --wait, as warm-up (same as --schedule warmup=N)",
+    help: "Steps to leave out after --wait, in which unwind tables are prepared (same as --schedule warmup=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,

@@ -1,8 +1,9 @@
-//! Defines the results of reports that an event file contains.
+//! Defines the figures and texts of reports that the export writes into event files. The caller
+//! makes the reports.
 
 use std::collections::HashMap;
 
-/// Figures of each rank, and texts about the run.
+/// What a run's event files contain of its reports: figures of each rank, and texts about the run.
 #[derive(Clone, Debug, Default)]
 pub struct RunAnalysis {
     /// Figures by rank. The keys are those of [`tprof_facts::labels::rank`].
@@ -14,20 +15,20 @@ pub struct RunAnalysis {
 /// Figures of a rank's steps.
 #[derive(Clone, Debug, Default)]
 pub struct RankFigures {
-    /// Time of each step by purpose.
+    /// The figures of each step.
     pub steps: Vec<StepFigures>,
-    /// The mean of each counter in each step.
+    /// The mean of each counter in each step in which it was read.
     pub counters: Vec<StepCounter>,
 }
 
-/// Device time of a step by purpose.
+/// The figures of a step: its device time by purpose, and its launches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepFigures {
     /// Number of the step.
     pub number: u64,
     /// When it began, nanoseconds since the run began.
     pub start_ns: u64,
-    /// The figures of the step whose values are known.
+    /// The figures whose values are known, each with its value in the unit that [`Figure`] states.
     pub values: Vec<(Figure, f64)>,
 }
 
@@ -55,7 +56,7 @@ pub struct StepCounter {
     pub step: u64,
     /// The counter and its owner.
     pub counter: CounterKey,
-    /// Mean over the time of the step.
+    /// Mean over the time of the step, in the counter's unit.
     pub mean: f64,
 }
 
@@ -66,6 +67,6 @@ pub struct CounterKey {
     pub name: String,
     /// Process id, if the counter belongs to a process.
     pub pid: Option<u32>,
-    /// Device, if the counter belongs to a device.
+    /// Number of the device, if the counter belongs to a device.
     pub device: Option<u32>,
 }

@@ -1,5 +1,5 @@
-//! Writes an event file: scalars, histograms and texts, as `tensorboard/compat/proto/event.proto`
-//! and `summary.proto` define them.
+//! Writes an event file of TensorBoard: scalars, histograms, texts and a graph, as
+//! `tensorboard/compat/proto/event.proto` and `summary.proto` define them.
 //!
 //! Scalars and histograms use the form of TensorFlow 1 and of PyTorch's `SummaryWriter`, which
 //! every TensorBoard reads.
@@ -11,9 +11,9 @@ use super::analysis::CounterKey;
 use super::histogram::Histogram;
 use super::progress::Progress;
 use super::record;
-use crate::proto::{Open, Proto};
+use crate::proto::Proto;
 
-/// Fields of `Event`.
+/// Numbers of the fields of the message `Event`.
 mod event {
     pub const WALL_TIME: u32 = 1;
     pub const STEP: u32 = 2;
@@ -22,7 +22,7 @@ mod event {
     pub const SUMMARY: u32 = 5;
 }
 
-/// Fields of `Summary`, `Summary.Value`, `SummaryMetadata`.
+/// Numbers of the fields of `Summary`, `Summary.Value`, `SummaryMetadata` and its `PluginData`.
 mod summary {
     pub const VALUE: u32 = 1;
     pub const TAG: u32 = 1;
@@ -35,7 +35,7 @@ mod summary {
     pub const DESCRIPTION: u32 = 3;
 }
 
-/// Fields of `TensorProto`, `TensorShapeProto`.
+/// Numbers of the fields of `TensorProto` and `TensorShapeProto`, and the type of a string.
 mod tensor {
     pub const TYPE: u32 = 1;
     pub const STRING: u64 = 7;
@@ -48,7 +48,7 @@ mod tensor {
 /// Position of an event on TensorBoard's axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct EventTime {
-    /// Number of a training step, or milliseconds since the run began.
+    /// Number of a training step. Curves over the run's time have milliseconds since its beginning.
     pub step: u64,
     /// Seconds since 1970.
     pub wall_s: f64,
@@ -57,12 +57,13 @@ pub(super) struct EventTime {
 /// Name and description of a curve, histogram or text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
+    /// Name; TensorBoard groups tags by the part before `/`.
     pub name: String,
     /// Description as Markdown.
     pub about: String,
 }
 
-/// Quotes a name from the program for Markdown.
+/// Quotes a name from the program as code in Markdown.
 pub(super) fn code(name: &str) -> String {
     format!("`{}`", name.replace('`', "'"))
 }
@@ -71,17 +72,16 @@ pub(super) fn code(name: &str) -> String {
 pub(super) struct EventFile<W> {
     to: W,
     proto: Proto,
-    /// What the file contained before this append. Nothing up to the times in `progress` is written
-    /// again.
+    /// What the file contained when it was opened. No point up to the times in it is written again.
     progress: Progress,
-    /// Newest time that this append wrote, by tag.
+    /// Time of the newest point since then by tag, seconds since 1970.
     newest_s: HashMap<String, f64>,
     /// Number of values that were left out because they do not fit a 32-bit float.
     pub left_out: u64,
 }
 
 impl<W: Write> EventFile<W> {
-    /// Begins a new file.
+    /// Begins a new file. `wall_s` is the time of its first event, seconds since 1970.
     pub fn begin(to: W, wall_s: f64) -> io::Result<EventFile<W>> {
         let mut file = EventFile::resume(to, Progress::default());
         file.proto.double(event::WALL_TIME, wall_s);
@@ -90,20 +90,21 @@ impl<W: Write> EventFile<W> {
         Ok(file)
     }
 
-    /// Continues an existing file.
+    /// Continues a file that contains `progress`; `to` writes at its end.
     pub fn resume(to: W, progress: Progress) -> EventFile<W> {
         let (proto, newest_s) = (Proto::default(), HashMap::new());
         EventFile { to, proto, progress, newest_s, left_out: 0 }
     }
 
-    /// Writes a point of a curve. TensorBoard stores it as a 32-bit float.
+    /// Writes a point of a curve, as a 32-bit float. A value that doesn't fit is left out and
+    /// counted.
     pub fn scalar(&mut self, tag: &Tag, at: EventTime, value: f64) -> io::Result<()> {
-        let narrow = value as f32;
-        if value.is_finite() && !narrow.is_finite() {
+        let rounded = value as f32;
+        if value.is_finite() && !rounded.is_finite() {
             self.left_out += 1;
             return Ok(());
         }
-        self.value(tag, "scalars", at, |proto| proto.float(summary::SIMPLE_VALUE, narrow))
+        self.value(tag, "scalars", at, |proto| proto.float(summary::SIMPLE_VALUE, rounded))
     }
 
     /// Writes a histogram.
@@ -112,6 +113,7 @@ impl<W: Write> EventFile<W> {
         let counts: Vec<f64> = of.buckets.iter().map(|bucket| bucket.1 as f64).collect();
         self.value(tag, "histograms", at, |proto| {
             let open = proto.open(summary::HISTOGRAM);
+            // The fields of `HistogramProto`, in order.
             proto.double(1, of.min);
             proto.double(2, of.max);
             proto.double(3, of.count as f64);
@@ -138,7 +140,8 @@ impl<W: Write> EventFile<W> {
         })
     }
 
-    /// Writes the graph of the rank's model, a `GraphDef`, unless the file already has it.
+    /// Writes the graph of the rank's model, an encoded `GraphDef`, unless the file already has
+    /// one.
     pub fn graph(&mut self, wall_s: f64, graph: &[u8]) -> io::Result<()> {
         if std::mem::replace(&mut self.progress.has_graph, true) {
             return Ok(());
@@ -148,18 +151,20 @@ impl<W: Write> EventFile<W> {
         self.write()
     }
 
-    /// Returns the names of counters' curves that the file uses.
+    /// Returns the names of counters' curves that the file uses, so that more can be added.
     pub fn names(&mut self) -> &mut HashMap<CounterKey, String> {
         &mut self.progress.names
     }
 
-    /// Ends the append, and returns what the file contains now.
+    /// Ends writing, and returns what the file contains now.
     pub fn finish(self) -> (W, Progress) {
         let mut progress = self.progress;
         progress.until_s.extend(self.newest_s);
         (self.to, progress)
     }
 
+    /// Writes a value for the plugin of TensorBoard that shows it, unless the file already has the
+    /// tag's values up to this time. `write` writes the value's own fields.
     fn value(
         &mut self,
         tag: &Tag,
@@ -190,19 +195,15 @@ impl<W: Write> EventFile<W> {
             self.proto.close(metadata);
         }
         write(&mut self.proto);
-        close(&mut self.proto, [value, summary]);
+        self.proto.close(value);
+        self.proto.close(summary);
         self.write()
     }
 
+    /// Writes the event that was built.
     fn write(&mut self) -> io::Result<()> {
         record::write(&mut self.to, self.proto.bytes())?;
         self.proto.clear();
         Ok(())
-    }
-}
-
-fn close(proto: &mut Proto, open: [Open; 2]) {
-    for open in open {
-        proto.close(open);
     }
 }

@@ -1,5 +1,5 @@
-//! FragmentedMemory: the framework's allocator allocates more memory from the device although it
-//! has enough free memory, because the free pieces are too small.
+//! FragmentedMemory: the framework's allocator reserves more memory of the device although it has
+//! enough free memory in sum, because each free piece is too small.
 
 use std::cmp::Reverse;
 
@@ -19,11 +19,11 @@ use crate::words::time;
 const ADVICE: &str = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
                       sizes, and allocate large buffers once, before the first step.";
 
-/// Maximum number of requests whose stacks are looked up for a line.
-const MOST_LOOKED_UP: usize = 64;
+/// Maximum number of requests whose stacks are searched for a line, because that takes long.
+const MAX_STACKS: usize = 64;
 
-/// The rule that judges growth of the reserved memory that the free part of that memory could have
-/// prevented.
+/// The rule that judges misfits: requests for which the allocator reserved more memory although at
+/// least as many of the reserved bytes were free.
 pub(super) struct FragmentedMemory;
 
 /// The state of a framework's allocator on one device, after some of its events.
@@ -31,13 +31,16 @@ pub(super) struct FragmentedMemory;
 struct CachingAllocator {
     /// Bytes allocated after the last event.
     allocated: u64,
+    /// Bytes reserved after the last event, free ones included; 0 before the first event.
     reserved: u64,
     /// Bytes allocated when the allocated memory peaked.
     peak_allocated: u64,
+    /// Bytes reserved at that moment.
     peak_reserved: u64,
-    /// Number of requests that grew the reserved memory although at least as many bytes were free.
-    grown: u64,
-    grown_bytes: u64,
+    /// Number of misfits.
+    misfits: u64,
+    /// Bytes that the allocator reserved for misfits.
+    misfit_bytes: u64,
 }
 
 impl Rule for FragmentedMemory {
@@ -65,7 +68,7 @@ impl Rule for FragmentedMemory {
                 continue;
             };
             let pool = pools.entry((row.process, device)).or_default();
-            if pool.follows(row, allocated, reserved) {
+            if pool.is_misfit(row, allocated, reserved) {
                 misfits.push(row);
                 places.push(Evidence {
                     interval: Interval::new(row.time_ns, row.time_ns),
@@ -74,8 +77,8 @@ impl Rule for FragmentedMemory {
                 });
             }
         }
-        let snapshot = of_snapshot(scene);
-        let Some(pool) = pools.values().max_by_key(|pool| (pool.grown_bytes, pool.peak_allocated))
+        let snapshot = judge_snapshot(scene);
+        let Some(pool) = pools.values().max_by_key(|pool| (pool.misfit_bytes, pool.peak_allocated))
         else {
             if let Some(verdict) = snapshot {
                 return verdict;
@@ -95,7 +98,7 @@ impl Rule for FragmentedMemory {
             bytes(free),
             percent(free as f64 / pool.peak_reserved.max(1) as f64),
         );
-        if pool.grown == 0 {
+        if pool.misfits == 0 {
             if let Some(verdict @ Verdict::Found(_)) = snapshot {
                 return verdict;
             }
@@ -109,8 +112,8 @@ impl Rule for FragmentedMemory {
         let seen = format!(
             "In the recording {} of its requests took {} more from the device although as many \
              bytes were free; {peak}. Calls that take and give back device memory take {}.",
-            count(pool.grown),
-            bytes(pool.grown_bytes),
+            count(pool.misfits),
+            bytes(pool.misfit_bytes),
             time(scene, calls.length()),
         );
         let mut finding = scene
@@ -126,7 +129,8 @@ impl Rule for FragmentedMemory {
     }
 }
 
-/// Returns the line of the largest request with a line.
+/// Returns the source line of the largest misfit whose stack has one, or else of the largest misfit
+/// by CPU samples near its time. Returns `None` if only the size of the problem is asked for.
 fn line(scene: &Scene<'_>, misfits: &[&DeviceAllocation]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;
@@ -137,18 +141,18 @@ fn line(scene: &Scene<'_>, misfits: &[&DeviceAllocation]) -> Option<SourceLine> 
     let with_stack = rows.iter().filter(|row| row.stack != 0);
     let largest = rows.first()?;
     let near = || scene.line_near(largest.thread, largest.time_ns);
-    with_stack.take(MOST_LOOKED_UP).find_map(of_row).or_else(near)
+    with_stack.take(MAX_STACKS).find_map(of_row).or_else(near)
 }
 
 /// The smallest number of free bytes in used segments that makes a finding. PyTorch allocates large
 /// segments of 20 MiB, so a part of one segment is always left over.
 const LEAST_STRANDED: u64 = 20 << 20;
-/// The smallest share of free bytes in the held memory that makes a finding.
+/// The smallest share of such bytes in the reserved memory that makes a finding.
 const LEAST_SHARE: f64 = 0.25;
 
-/// Returns the verdict from a memory snapshot, by the pieces that are free within used segments.
-/// Returns `None` if the rank has no snapshot.
-fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
+/// Returns the verdict by a memory snapshot, from the bytes that are free within used segments of
+/// the device with most of them. Returns `None` if the rank has no snapshot.
+fn judge_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
     let mut devices: FxHashMap<u32, SegmentSums> = FxHashMap::default();
     for (group, held) in held(scene.rank.file) {
         if let Some(device) = group.device {
@@ -180,21 +184,21 @@ fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
 }
 
 impl CachingAllocator {
-    /// Updates the state by an event. Returns whether the event grew the reserved memory because no
-    /// free piece fit.
-    fn follows(&mut self, row: &DeviceAllocation, allocated: u64, reserved: u64) -> bool {
+    /// Updates the state by an event, after which these bytes are allocated and reserved. Returns
+    /// whether the event is a misfit.
+    fn is_misfit(&mut self, row: &DeviceAllocation, allocated: u64, reserved: u64) -> bool {
         let was_free = self.reserved.saturating_sub(self.allocated);
-        let known = self.reserved > 0;
-        let grew = !row.free && known && reserved > self.reserved;
-        let is_unfit = grew && row.bytes.is_some_and(|bytes| bytes <= was_free);
-        if is_unfit {
-            self.grown += 1;
-            self.grown_bytes += reserved - self.reserved;
+        let is_first = self.reserved == 0;
+        let has_grown = !row.free && !is_first && reserved > self.reserved;
+        let is_misfit = has_grown && row.bytes.is_some_and(|bytes| bytes <= was_free);
+        if is_misfit {
+            self.misfits += 1;
+            self.misfit_bytes += reserved - self.reserved;
         }
         (self.allocated, self.reserved) = (allocated, reserved);
         if allocated > self.peak_allocated {
             (self.peak_allocated, self.peak_reserved) = (allocated, reserved);
         }
-        is_unfit
+        is_misfit
     }
 }

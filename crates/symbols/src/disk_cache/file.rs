@@ -1,6 +1,9 @@
-//! The format of a cached file: a magic number, a checksum of everything after it, lengths, the
-//! key, and the content. Numbers are in the machine's byte order, as in unwind tables. Files aren't
-//! meant for other machines, where the key or the checksum differs.
+//! The format of a cached file, in this order: a magic number, the checksum of all that follows it,
+//! the lengths of the key and of the content in bytes, the key, zeros up to a multiple of 8, and
+//! the content.
+//!
+//! Numbers are in the machine's byte order, as in unwind tables. A file isn't meant for other
+//! machines: there its key or its checksum doesn't match, so it has no content.
 
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
@@ -10,7 +13,7 @@ const MAGIC: &[u8; 8] = b"tprofkpt";
 /// Bytes of the magic number, the checksum, the length of the key and the length of the content.
 const HEAD: usize = 8 + 8 + 4 + 8;
 
-/// Returns the bytes of a cached file with this key and content.
+/// Returns the bytes of a cached file with this key and content, which may be in several parts.
 pub(super) fn encode(key: &str, content: &[&[u8]]) -> Vec<u8> {
     let bytes: usize = content.iter().map(|part| part.len()).sum();
     let start = content_start(key.len());
@@ -27,7 +30,8 @@ pub(super) fn encode(key: &str, content: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// Returns where the content is in a cached file; `None` if the file is damaged or has another key.
+/// Returns the range of the content in the bytes of a cached file; `None` if the file is damaged or
+/// has another key.
 pub(super) fn content(file: &[u8], key: &str) -> Option<Range<usize>> {
     let (magic, rest) = file.split_first_chunk::<8>()?;
     let (sum, rest) = rest.split_first_chunk::<8>()?;
@@ -41,14 +45,14 @@ pub(super) fn content(file: &[u8], key: &str) -> Option<Range<usize>> {
     is_whole.then_some(start..end)
 }
 
-/// Returns the offset of the content. It is a multiple of 8.
+/// Returns the offset of the content, which is a multiple of 8, so that tables in it are aligned.
 fn content_start(key_bytes: usize) -> usize {
     (HEAD + key_bytes).next_multiple_of(8)
 }
 
-/// Returns a checksum that detects damage. It doesn't detect forgery, which isn't needed, because
-/// only the user's own programs can write here. It is three times as fast as a CRC without the
-/// processor's CRC instruction.
+/// Returns the checksum of everything after the place of the checksum. It detects damage. It
+/// doesn't detect forgery, which isn't needed, because only the user's own programs can write here.
+/// It is three times as fast as a CRC without the processor's CRC instruction.
 fn checksum(file: &[u8]) -> u64 {
     let mut sum = FxHasher::default();
     sum.write(file.get(16..).unwrap_or_default());

@@ -26,7 +26,8 @@ pub fn report_kind_names() -> Vec<&'static str> {
 pub fn kinds_help() -> String {
     let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, about)| format!("\n  {name:<width$}  {about}");
-    let several = "Name several kinds (`kernels,steps`) or `all`: the run is read only once.";
+    let several = "Name several kinds (`kernels,steps`) or `all`: the run is read only once.\n\
+                   An option that ends in (cpu) applies to the kind cpu only, and so on.";
     format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
 }
 

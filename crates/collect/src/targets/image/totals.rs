@@ -1,33 +1,33 @@
-//! Sums the counters of an image's threads.
+//! Sums the counters that the threads of a program image have in their slots of the region.
 
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_wire::region::ThreadSlot;
 
-/// Sums of the counters in thread slots. The fields have the names of the counters.
+/// Sums of counters over threads. Each field has the name of the counter in [`ThreadSlot`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlotTotals {
-    #[allow(missing_docs)]
+    /// Number of allocations.
     pub allocations: u64,
-    #[allow(missing_docs)]
+    /// Number of blocks that were freed.
     pub frees: u64,
-    #[allow(missing_docs)]
+    /// Bytes that the program requested.
     pub allocated_bytes: u64,
-    #[allow(missing_docs)]
+    /// Change of live bytes that the threads have not added to the region's sum yet.
     pub live_delta: i64,
-    #[allow(missing_docs)]
+    /// Ticks of the clock that threads waited on full rings.
     pub wait_ticks: u64,
-    #[allow(missing_docs)]
+    /// Number of waits on full rings.
     pub waits: u64,
-    #[allow(missing_docs)]
+    /// Number of records that were dropped.
     pub lost: u64,
-    #[allow(missing_docs)]
+    /// Ticks spent taking stacks, an estimate.
     pub stack_ticks: u64,
-    #[allow(missing_docs)]
+    /// Ticks spent in callbacks of operators, an estimate.
     pub operator_ticks: u64,
 }
 
 impl SlotTotals {
-    /// Adds a thread's counters.
+    /// Adds a thread's counters. Sums wrap, because the thread's process can write anything there.
     pub fn add(&mut self, slot: &ThreadSlot) {
         let sum = |to: &mut u64, from: u64| *to = to.wrapping_add(from);
         sum(&mut self.allocations, slot.allocations.load(Relaxed));
