@@ -41,7 +41,7 @@ impl FailedRequests {
     ) {
         let mut action = None;
         for row in &news.allocator_events {
-            // Most rows in a row of an imported snapshot are other actions, with few names.
+            // An imported snapshot has many rows of few other actions.
             if action.as_ref().is_none_or(|(id, _)| *id != row.action) {
                 action = Some((row.action, tail.name(news, file, decoder, row.action) == "oom"));
             }

@@ -19,8 +19,8 @@ const NO_ERRORS: &str =
     "no request failed for lack of device memory, as far as allocators report it";
 const NO_SEGMENTS: &str =
     "the segments that the allocator held were not all recorded with their blocks";
-const NO_RETRIES: &str = "no call for device memory failed at first and succeeded when it was made again, as far as \
-                          calls were recorded";
+const NO_RETRIES: &str = "no call for device memory failed at first and succeeded when it was \
+                          made again, as far as calls were recorded";
 const NO_ASKED: &str = "the call was recorded without its size";
 const NO_TOTAL: &str = "the request was recorded without this number";
 

@@ -69,13 +69,18 @@ impl StepChanges {
     }
 }
 
-/// Returns the sums of each device's pools in the steps of the process that has most. `rows` must
-/// have the sizes of frees.
-pub(super) fn of_rank(rank: &RankTrace<'_>, rows: &[DeviceAllocation]) -> Vec<StepChanges> {
+/// Returns the sums of each device's pools in the steps of the process that has most. `sizes` has
+/// the bytes of each row.
+pub(super) fn of_rank(
+    rank: &RankTrace<'_>,
+    rows: &[DeviceAllocation],
+    sizes: &[u64],
+) -> Vec<StepChanges> {
     let steps = steps_of_one_process(rank);
     let Some(process) = steps.first().map(|step| step.process) else { return Vec::new() };
     let mut pools: BTreeMap<Pool, Vec<StepChange>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.device.is_some() && row.process == process) {
+    let rows = rows.iter().zip(sizes);
+    for (row, bytes) in rows.filter(|(row, _)| row.device.is_some() && row.process == process) {
         let next = steps.partition_point(|step| step.interval.start <= row.time_ns);
         let Some(at) = next.checked_sub(1).filter(|at| row.time_ns < steps[*at].interval.end)
         else {
@@ -89,7 +94,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, rows: &[DeviceAllocation]) -> Vec<St
         });
         let sum =
             if row.free { &mut of_pool[at].given_bytes } else { &mut of_pool[at].taken_bytes };
-        *sum = sum.saturating_add(row.bytes.unwrap_or(0));
+        *sum = sum.saturating_add(*bytes);
     }
     pools.into_iter().map(|(pool, steps)| StepChanges::of(pool, steps)).collect()
 }

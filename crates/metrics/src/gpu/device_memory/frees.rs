@@ -28,21 +28,21 @@ pub fn place(rows: &[DeviceAllocation]) -> Cow<'_, [DeviceAllocation]> {
     placed
 }
 
-/// Returns the rows with the size of each free whose allocation is among them. `rows` must be in
-/// order of time.
-pub fn sized(rows: &[DeviceAllocation]) -> Vec<DeviceAllocation> {
+/// Returns the bytes of each row's block; 0 if they aren't known. A free has those of its
+/// allocation. `rows` must be in order of time.
+pub fn sizes(rows: &[DeviceAllocation]) -> Vec<u64> {
     let mut live: HashMap<(ProcessIndex, Allocator, u64), u64> = HashMap::new();
-    let mut sized = rows.to_vec();
-    for row in sized.iter_mut().filter(|row| row.address != 0) {
+    let mut size = |row: &DeviceAllocation| {
         let key = (row.process, row.allocator, row.address);
-        if row.free {
-            let taken = live.remove(&key);
-            row.bytes = row.bytes.or(taken);
-        } else if let Some(bytes) = row.bytes {
+        let taken = if row.free { live.remove(&key) } else { None };
+        let bytes = row.bytes.or(taken).unwrap_or(0);
+        // A framework reports the size of what it takes back.
+        if !row.free && row.allocator != Allocator::Framework {
             live.insert(key, bytes);
         }
-    }
-    sized
+        bytes
+    };
+    rows.iter().map(&mut size).collect()
 }
 
 #[cfg(test)]

@@ -128,10 +128,10 @@ impl Analysis for DeviceMemory {
         pools.iter_mut().for_each(|pool| pool.timed = timed);
         let (variables, host) = (sources::variables(&rank.allocations), samples.host);
         let errors = failed_requests(rank);
-        let sized = frees::sized(&rows);
+        let sizes = frees::sizes(&rows);
         RankDeviceMemory {
-            retries: retries::of_rank(rank, &sized, &errors),
-            steps: by_step::of_rank(rank, &sized),
+            retries: retries::of_rank(rank, (&rows, &sizes), &errors),
+            steps: by_step::of_rank(rank, &rows, &sizes),
             holders: block_tables::holders_at_peaks(rank, &pools),
             errors,
             pools,

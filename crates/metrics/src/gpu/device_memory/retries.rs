@@ -48,11 +48,11 @@ struct Failing {
     last: CallStatus,
 }
 
-/// Returns the retries of a rank, in order of time. `rows` has its changes of memory with the sizes
-/// of frees, in order of time, and `errors` the requests that failed for good.
+/// Returns the retries of a rank, in order of time. `rows` has its changes of memory in order of
+/// time, with their bytes, and `errors` the requests that failed for good.
 pub(super) fn of_rank(
     rank: &RankTrace<'_>,
-    rows: &[DeviceAllocation],
+    rows: (&[DeviceAllocation], &[u64]),
     errors: &[OutOfMemory],
 ) -> Vec<Retry> {
     let mut takes: FxHashMap<NameId, bool> = FxHashMap::default();
@@ -65,8 +65,9 @@ pub(super) fn of_rank(
                     && !is_free.iter().any(|word| function(name).contains(word))
             })
     };
-    let mut calls: Vec<CallStatus> = rank.file.blocks::<CallStatus>().flatten().collect();
-    calls.retain(|call| call.status.is_some() && is_request(call));
+    let all = rank.file.blocks::<CallStatus>().flatten();
+    let mut calls: Vec<CallStatus> =
+        all.filter(|call| call.status.is_some() && is_request(call)).collect();
     if calls.iter().all(|call| call.status != Some(OUT_OF_MEMORY)) {
         return Vec::new();
     }
@@ -106,32 +107,33 @@ pub(super) fn of_rank(
 
 fn retry(
     rank: &RankTrace<'_>,
-    rows: &[DeviceAllocation],
+    (rows, sizes): (&[DeviceAllocation], &[u64]),
     of: &Failing,
     success: &CallStatus,
     lines: &mut CodeLines<'_>,
 ) -> Retry {
     let end_ns = success.start_ns.saturating_add(success.duration_ns);
     let first = rows.partition_point(|row| row.time_ns < of.first_ns);
-    let within = rows[first..].iter().take_while(|row| row.time_ns <= end_ns);
-    let own = || within.clone().filter(|row| row.thread == of.last.thread && is_taken(row));
-    // The memory is recorded when the call has returned.
-    let taken = rows[first..].iter().find(|row| {
-        let is_own = row.thread == of.last.thread && row.time_ns >= success.start_ns;
-        is_own && is_taken(row) && !row.free
-    });
-    let freed = || own().filter(|row| row.free);
+    let after = rows[first..].iter().zip(&sizes[first..]);
+    let own = after.filter(|(row, _)| row.thread == of.last.thread && is_taken(row));
+    // The memory that the call took is recorded when the call has returned.
+    let taken = own.clone().find(|(row, _)| row.time_ns >= success.start_ns && !row.free);
+    let freed: Vec<u64> = own
+        .take_while(|(row, _)| row.time_ns <= end_ns)
+        .filter(|(row, _)| row.free)
+        .map(|(_, bytes)| *bytes)
+        .collect();
     let args: Value = serde_json::from_str(rank.name(of.last.args)).unwrap_or_default();
     let line = |call: &CallStatus, lines: &mut CodeLines<'_>| lines.of(call.process, call.stack);
     Retry {
         thread: of.last.thread,
-        device: taken.and_then(|row| row.device),
+        device: taken.and_then(|(row, _)| row.device),
         time_ns: of.first_ns,
         duration_ns: end_ns.saturating_sub(of.first_ns),
         failures: of.failures,
         asked: args["bytes"].as_u64(),
-        freed_bytes: freed().filter_map(|row| row.bytes).sum(),
-        frees: freed().count() as u64,
+        freed_bytes: freed.iter().sum(),
+        frees: freed.len() as u64,
         line: line(&of.last, lines).or_else(|| line(success, lines)),
     }
 }
@@ -150,4 +152,85 @@ fn outermost(mut retries: Vec<Retry>) -> Vec<Retry> {
     });
     retries.sort_by_key(|one| one.time_ns);
     retries
+}
+
+#[cfg(test)]
+mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::Needs;
+    use tprof_trace::model::{Allocator, MemoryKind, Span};
+
+    use super::*;
+
+    /// Adds a call of the runtime with the driver's within it.
+    fn call(made: &mut Fixture, thread: ThreadIndex, start_ns: u64, status: u32) {
+        let span = |start_ns, duration_ns, kind| Span {
+            start_ns,
+            duration_ns,
+            thread,
+            kind,
+            status: Some(status),
+            ..Span::default()
+        };
+        made.span(span(start_ns, 4, SpanKind::Runtime), "cudaMalloc");
+        made.span(span(start_ns + 1, 2, SpanKind::Driver), "cuMemAlloc_v2");
+    }
+
+    fn memory(thread: ThreadIndex, time_ns: u64, bytes: u64, free: bool) -> DeviceAllocation {
+        DeviceAllocation {
+            time_ns,
+            thread,
+            allocator: Allocator::Library,
+            kind: MemoryKind::Device,
+            device: Some(1),
+            bytes: Some(bytes),
+            free,
+            ..DeviceAllocation::default()
+        }
+    }
+
+    #[test]
+    fn calls_that_fail_before_a_success_are_one_retry_unless_the_request_was_given_up() {
+        let mut made = Fixture::new();
+        for (at, status) in [(0, 0), (10, 2), (20, 2), (30, 0)] {
+            call(&mut made, 0, at, status);
+        }
+        // This thread gave up, and asked for something else.
+        call(&mut made, 1, 12, 2);
+        call(&mut made, 1, 32, 0);
+        // These failed for another reason, or never succeeded.
+        call(&mut made, 2, 40, 1);
+        call(&mut made, 2, 50, 0);
+        call(&mut made, 2, 60, 2);
+        let rows = [memory(0, 16, 100, true), memory(1, 17, 7, true), memory(0, 35, 300, false)];
+        let error = OutOfMemory {
+            process: 0,
+            device: Some(1),
+            order: 0,
+            time_ns: Some(15),
+            thread: Some(1),
+            asked: 300,
+            allocated: None,
+            reserved: None,
+            device_free: None,
+            stack: 0,
+            line: None,
+            pieces: None,
+        };
+        let file = made.finish();
+        let found =
+            of_rank(&RankTrace::load(&file, Needs::ALLOCATIONS), (&rows, &[100, 7, 300]), &[error]);
+        let retry = Retry {
+            thread: 0,
+            device: Some(1),
+            time_ns: 10,
+            duration_ns: 24,
+            failures: 2,
+            asked: None,
+            freed_bytes: 100,
+            frees: 1,
+            line: None,
+        };
+        assert_eq!(found, [retry]);
+    }
 }
