@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Live, Refused, Scratch, assert_refused, host_name, kill, need_some, program, skip,
+    Job, Live, Refused, Scratch, Served, assert_refused, host_name, kill, need_some, program, skip,
     stand_ins, tprof, traced_job, wait_until,
 };
 
@@ -220,6 +220,17 @@ fn two_threads_that_wait_for_each_others_mutexes_are_a_deadlock_with_both_lines(
     assert!(answer["ranks"][0]["waits_for"]["holder"].is_number(), "{answer:#}");
     // The second thread is shown only with --rank.
     assert!(hanging.text(&["--rank", "0"]).contains("takes_first ("));
+}
+
+#[test]
+fn the_server_gives_the_same_answer() {
+    let locks = Job::new(program("locks")).arg("deadlock");
+    let hanging = Hanging::start(&locks, &["--mem", "off"], Scratch::new(), 0);
+    let served = Served::start(hanging.scratch.path(), &[]);
+    let path = format!("/api/v1/runs/{}/where", served.id_of(&hanging.run));
+    let (answer, own) = (served.json(&path), hanging.ask());
+    assert_eq!(answer["verdict"], own["verdict"]);
+    assert_eq!(answer["verdict"]["kind"], "deadlock", "{answer:#}");
 }
 
 #[test]

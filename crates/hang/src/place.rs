@@ -108,10 +108,8 @@ impl ThreadState {
         let is_wait = |name: &str| {
             name.starts_with(NCCL) || DEVICE_WAITS.iter().any(|start| name.starts_with(start))
         };
-        match native.peek() {
-            None => None,
-            Some(_) => Some(native.any(|frame| is_wait(&frame.function))),
-        }
+        native.peek()?;
+        Some(native.any(|frame| is_wait(&frame.function)))
     }
 
     /// Returns the function on the stack that waits for a device.

@@ -15,6 +15,7 @@ mod routes;
 mod rows;
 mod runs;
 mod seed;
+mod standstill;
 
 use std::sync::Arc;
 
@@ -49,6 +50,7 @@ fn handler(endpoint: Endpoint) -> MethodRouter<Arc<App>> {
         Endpoint::Export => get(export::export),
         Endpoint::Live => get(live::now),
         Endpoint::Events => get(live::events),
+        Endpoint::Where => get(standstill::standstill),
         Endpoint::Heat => get(heat::heat),
         Endpoint::Diff => get(diff::diff),
         Endpoint::DiffFlame => get(diff::flame),

@@ -30,6 +30,7 @@ pub enum Endpoint {
     Export,
     Live,
     Events,
+    Where,
     Heat,
     Diff,
     DiffFlame,
@@ -149,6 +150,13 @@ pub const ROUTES: &[Route] = &[
         "the same, then each second what changed, as server-sent events",
         &[],
         "text/event-stream",
+    ),
+    get(
+        Endpoint::Where,
+        "/api/v1/runs/{id}/where",
+        "where a run in progress stands still, as `tprof where --json` says it",
+        &[],
+        JSON,
     ),
     get(
         Endpoint::Heat,

@@ -19,7 +19,7 @@ function liveView(content, run) {
     if (!state.snapshot) return;
     status.replaceChildren(...liveStatus(state.snapshot, link, run.id));
     if (buttons) buttons.paint(state.snapshot);
-    paintStalls(stalls, state);
+    paintStalls(stalls, state, run.id);
     paintFailedRequests(failures, state.snapshot);
     paintFigureTiles(figures, liveFigures(state));
     charts.paint();

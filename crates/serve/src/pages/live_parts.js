@@ -106,11 +106,19 @@ function stallText(stall) {
   const after = stall.step !== null && stall.step !== undefined ? ` after step ${stall.step}` : "";
   return `has made no step for ${shown(stall.for_ns, "ns")}${usual}${after}${stall.what ? `: ${stall.what}` : ""}`;
 }
-function paintStalls(place, state) {
+// Asks where the run stands still, once each time that other ranks do.
+async function askWhere(place, id) {
+  place.verdict = "";
+  try {
+    const { verdict } = await api(`runs/${id}/where`);
+    place.verdict = `${verdict.kind.replace("_", " ")}: ${verdict.text}`;
+  } catch { /* The collector may be busy or on another host: the stalls themselves are shown. */ }
+}
+function paintStalls(place, state, id) {
   const stalls = state.snapshot.stalls || [], steps = state.metric("steps_per_second") || state.metric("steps");
   // The text for screen readers changes only when a rank stalls or resumes, not every second.
   const ranks = stalls.map((stall) => stall.label).join(", ");
-  if ((place.dataset.ranks || "") !== ranks) { place.dataset.ranks = ranks; $("spoken").textContent = ranks ? `${ranks} made no step for long` : "no rank stands still"; }
+  if ((place.dataset.ranks || "") !== ranks) { place.dataset.ranks = ranks; $("spoken").textContent = ranks ? `${ranks} made no step for long` : "no rank stands still"; if (ranks) askWhere(place, id); }
   place.classList.toggle("stalled", stalls.length > 0);
   if (!stalls.length) {
     const some = over(state.metric("steps"), "sum") || over(state.metric("steps_per_second"), "sum");
@@ -119,7 +127,7 @@ function paintStalls(place, state) {
     return;
   }
   const worst = stalls.slice().sort((a, b) => b.for_ns - a.for_ns);
-  place.replaceChildren(...worst.slice(0, 3).map((stall) => element("p", {}, element("b", {}, stall.label), ` ${stallText(stall)}`)), worst.length > 3 ? element("p", {}, `and ${worst.length - 3} more ranks`) : "");
+  place.replaceChildren(...worst.slice(0, 3).map((stall) => element("p", {}, element("b", {}, stall.label), ` ${stallText(stall)}`)), worst.length > 3 ? element("p", {}, `and ${worst.length - 3} more ranks`) : "", place.verdict ? element("p", {}, place.verdict) : "");
 }
 
 // Describes ranks that had no device memory for a request, as `tprof top` does.

@@ -64,7 +64,7 @@ fn refusal(endpoint: Endpoint) -> Failure {
         Endpoint::DiffFlame => {
             ("an archive has no stacks to compare", SUMS, "tprof diff of the runs themselves")
         }
-        Endpoint::Live | Endpoint::Events | Endpoint::Metrics => {
+        Endpoint::Live | Endpoint::Events | Endpoint::Where | Endpoint::Metrics => {
             ("an archive has no runs in progress", "a run is archived when it has ended", THE_RUN)
         }
         Endpoint::Control | Endpoint::Notes | Endpoint::Remove => (
