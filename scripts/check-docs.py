@@ -105,7 +105,7 @@ def check_command(line, cwd, small_run, kinds):
         # The small run has only rank 0.
         words = ["0" if words[i - 1] == "--rank" else word for i, word in enumerate(words)]
         done = run([*words, "--force"] if command == "export" else words, cwd)
-    elif command in ("ctl", "open", "attach", "serve", "top", "sql", "archive"):
+    elif command in ("ctl", "open", "attach", "serve", "top", "where", "sql", "archive"):
         done = run([*words, "--help"], cwd)
     else:
         done = run(words, cwd)

@@ -21,6 +21,9 @@ pub struct Open {
     /// Number of ranks in the group, if known.
     pub size: Option<u32>,
     pub operation: Operation,
+    /// Whether the rank is in it for certain. Otherwise it is the last one that the rank has entered,
+    /// and the rank runs: it may wait by spinning, or do something else.
+    pub is_certain: bool,
 }
 
 /// A rank, and what was concluded about it.
@@ -100,6 +103,7 @@ fn open_of(state: &RankState) -> Option<Open> {
         group: group.id.clone(),
         size: group.size,
         operation,
+        is_certain: true,
     };
     let of = |backend: Backend| state.groups.iter().filter(move |group| group.backend == backend);
     // PyTorch's ranges tell when an operation begins and ends.
@@ -120,12 +124,13 @@ fn open_of(state: &RankState) -> Option<Open> {
     }
     // NCCL's calls return early: the thread then waits for the device. If the rank does something
     // else, the device may still work on the operation, but nothing waits for that.
-    if driving.awaits_device() == Some(false) {
+    let awaits = driving.awaits_device();
+    if awaits == Some(false) {
         return None;
     }
     let last = of(Backend::Nccl).filter_map(|group| Some((group, group.recent.last()?)));
     let (group, operation) = last.min_by_key(|(_, operation)| operation.age_ns)?;
-    Some(opened(group, operation.clone()))
+    Some(Open { is_certain: awaits.is_some(), ..opened(group, operation.clone()) })
 }
 
 fn goes_on(state: &RankState, is_in_operation: bool, limit_ns: u64) -> bool {
@@ -137,5 +142,6 @@ fn goes_on(state: &RankState, is_in_operation: bool, limit_ns: u64) -> bool {
     let is_busy = state.cpu_share.is_some_and(|share| share >= BUSY_SHARE)
         && state.driving().is_some_and(|thread| thread.state == 'R' || thread.wait.is_none())
         || state.transferred_bytes.is_some_and(|bytes| bytes >= MUCH_BYTES);
-    state.goes_on || is_recent || is_busy && !is_in_operation
+    let launches = state.launch.as_ref().is_some_and(|launch| launch.age_ns < limit_ns);
+    state.goes_on || is_recent || launches || is_busy && !is_in_operation
 }

@@ -186,7 +186,8 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
     let hello = Hello::new(Role::Control, std::process::id());
     sys::send(&fd, &hello.to_bytes(), &[])?;
     sys::send(&fd, &serde_json::to_vec(request)?, &[])?;
-    // A long reply consists of several messages. The collector closes the connection after the last.
+    // A long reply consists of several messages. The collector closes the connection after the
+    // last one.
     let (mut reply, mut buffer) = (Vec::new(), vec![0; MAX_MESSAGE]);
     loop {
         match sys::receive(&fd, &mut buffer)? {

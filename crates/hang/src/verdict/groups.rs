@@ -58,7 +58,7 @@ impl Situation<'_> {
 /// A rank has ended, and others wait in an operation.
 pub(super) fn dead(situation: &Situation<'_>) -> Option<Verdict> {
     let waiting = situation.waiting();
-    let (_, open) = waiting.first()?;
+    let (_, open) = waiting.iter().find(|(_, open)| open.is_certain)?;
     // A rank that has failed is more likely the cause than one that ended in order.
     let ended = situation.ranks.iter().filter(|view| view.state.end.is_some());
     let has_failed = |view: &&RankView<'_>| {
@@ -185,7 +185,8 @@ pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Ve
     let count = situation.live().count();
     let is_whole = open.size.is_none_or(|size| size as usize == situation.at(open));
     let is_everyone = situation.at(open) == count && waiting.len() == count;
-    let is_one = waiting.iter().all(|(_, other)| other.operation.name == open.operation.name)
+    let is_same = |other: &Open| other.is_certain && other.operation.name == open.operation.name;
+    let is_one = waiting.iter().all(|(_, other)| is_same(other))
         && (open.group.is_some() || situation.has_one_order());
     if unanswered > 0 || count < 2 || !(is_everyone && is_whole && is_one) {
         return None;

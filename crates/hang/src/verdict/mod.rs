@@ -155,8 +155,14 @@ fn unknown(situation: &Situation<'_>, unanswered: usize) -> Verdict {
         0 => String::new(),
         _ => ". Ranks of other hosts could not be asked".to_owned(),
     };
+    let ended = situation.ranks.iter().find_map(|other| {
+        let how = words::end(other.state.end.as_ref()?);
+        Some(format!(". {} {how}", capital(&words::rank(other.state))))
+    });
     let (rank, doing) = (words::rank(view.state), words::doing(view));
-    let text = format!("{rank} stands still or works without a trace: {doing}{recorded}{missing}");
+    let ended = ended.unwrap_or_default();
+    let text =
+        format!("{rank} stands still or works without a trace: {doing}{recorded}{ended}{missing}");
     Verdict::about(Kind::Unknown, view, text)
 }
 

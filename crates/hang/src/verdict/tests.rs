@@ -205,7 +205,7 @@ fn a_rank_that_waits_for_its_device_alone_names_its_last_kernel() {
         verdict.text.contains("the last kernel, spins, was launched 9.00 s ago"),
         "{verdict:?}"
     );
-    assert_eq!(of(vec![rank(SECOND / 2)]).kind, Kind::Unknown);
+    assert_eq!(of(vec![rank(SECOND / 2)]).kind, Kind::Healthy);
 }
 
 #[test]
@@ -253,6 +253,33 @@ fn numbers_of_ranks_with_different_groups_are_not_compared() {
     let three = [(a, Some("all_reduce")), (a, Some("barrier")), (a, None)];
     assert_eq!(of(&three), Kind::LateRank);
     assert_eq!(of(&[(a, Some("all_reduce")), (a, Some("all_reduce"))]), Kind::Network);
+}
+
+#[test]
+fn a_rank_that_runs_is_not_certainly_in_its_last_operation() {
+    // Of a running thread only Python's functions are known: it may spin in a wait for its device,
+    // or evaluate.
+    let runs = |rank, entered| {
+        let mut state = reads(rank, entered);
+        let mut thread = ThreadState { state: 'R', wait: None, ..state.threads.remove(0) };
+        thread.frames.remove(0);
+        RankState { threads: vec![thread], cpu_share: Some(1.0), ..state }
+    };
+    let all = (0..4).map(|rank| runs(rank, 8)).collect();
+    assert_eq!(of(all).kind, Kind::Unknown);
+    let ended = RankState { end: Some(RankEnd::default()), rank: 1, ..RankState::default() };
+    let verdict = of(vec![runs(0, 8), ended]);
+    assert_eq!(verdict.kind, Kind::Unknown);
+    assert!(verdict.text.contains("Rank 1 (host ) has ended"), "{}", verdict.text);
+    // What the others have entered and one has not is certain all the same.
+    let verdict = of(vec![runs(0, 8), runs(1, 8), runs(2, 7), runs(3, 8)]);
+    assert_eq!((verdict.kind, verdict.rank), (Kind::LateRank, Some(2)));
+    // Ranks that launch kernels go on.
+    let launches = |rank| {
+        let launch = Some(LaunchState { kernel: "gemm".into(), age_ns: SECOND / 100 });
+        RankState { launch, ..runs(rank, 8) }
+    };
+    assert_eq!(of(vec![launches(0), launches(1)]).kind, Kind::Healthy);
 }
 
 #[test]

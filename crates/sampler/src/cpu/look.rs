@@ -87,7 +87,10 @@ impl Looker {
             Some(python) => {
                 let cut = python.cut;
                 let named = python.frames.into_iter().map(|f| (Frame::Python(f.named), f.entry));
-                let is_loop = |frame: &Frame| matches!(frame, Frame::Address(at) if self.pythons.is_loop(pid, *at));
+                let is_loop = |frame: &Frame| match frame {
+                    Frame::Address(at) => self.pythons.is_loop(pid, *at),
+                    _ => false,
+                };
                 (merge(native, named, end == StackEnd::Whole, cut, is_loop), cut)
             }
         };
