@@ -345,18 +345,17 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
     let (listed, trifles) = growth.sites.split_at(listed);
     let most = &listed[..listed.len().min(MOST_GROWING)];
     let stacks: Vec<&[Arc<str>]> = most.iter().map(|site| &*site.stack).collect();
-    let has_errors = most.iter().any(|site| site.growth_bytes.error().is_some());
-    let taken = if has_errors { 38 + ERROR } else { 38 };
-    for (site, name) in most.iter().zip(distinguish::names(&stacks, page.width() - taken)) {
+    // A name has a line of its own, so that it isn't cut.
+    for (site, name) in most.iter().zip(distinguish::names(&stacks, page.width() - 6)) {
         let error = error(&site.growth_bytes).map(|error| format!(" \u{b1} {error}"));
-        let columns = if has_errors { ERROR } else { 0 };
         page.fixed(&format!(
-            "  {:>11}{:<columns$}  {:>11} a {}  {name}",
+            "  {:>11}{:<ERROR$}  {:>11} a {}",
             signed(&site.growth_bytes),
             error.unwrap_or_default(),
             signed_bytes(site.bytes_per_interval as i64),
             growth.by,
         ));
+        page.fixed(&format!("      {name}"));
     }
     if listed.len() > MOST_GROWING {
         page.line(&format!(
