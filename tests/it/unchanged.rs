@@ -8,7 +8,7 @@ use tprof_tests::{
 
 /// The options with which most victims are run.
 const BOTH: &[&[&str]] = &[EXACT, DEFAULT];
-/// Options for every way to take stacks, and for none.
+/// Memory modes with and without stacks, a full ring that drops events, and no memory recording.
 const EVERY: &[&[&str]] = &[
     EXACT,
     DEFAULT,

@@ -18,8 +18,8 @@ pub(crate) fn lock(file: &File) {
     }
 }
 
-/// Sends a signal. Returns false if that failed: there is no such process (a zombie is one), or it
-/// belongs to another user.
+/// Sends a signal. Returns false if there is no such process, or if it belongs to another user.
+/// Signalling a zombie succeeds.
 pub fn kill(pid: u32, signal: i32) -> bool {
     // SAFETY: kill takes no pointers.
     unsafe { libc::kill(pid as i32, signal) == 0 }

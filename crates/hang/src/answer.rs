@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use tprof_facts::units;
 
-/// Number of frames of a stack in the text.
+/// Largest number of frames of a stack in the text.
 const FRAMES: usize = 12;
 
 /// A host whose ranks could not be asked.
@@ -18,7 +18,7 @@ const FRAMES: usize = 12;
 pub struct NotAnswered {
     /// Name of the host.
     pub host: String,
-    /// Numbers of its ranks, as far as its collector has written them.
+    /// Numbers of its ranks, as far as they are known; empty if none is.
     pub ranks: Vec<u32>,
     /// The reason.
     pub why: String,
@@ -31,7 +31,7 @@ pub struct Answer {
     pub hosts: Vec<HostState>,
     /// The hosts that did not answer.
     pub not_answered: Vec<NotAnswered>,
-    /// Why the run stands still.
+    /// Why the run stands still, or that it doesn't.
     pub verdict: Verdict,
 }
 
@@ -47,7 +47,7 @@ impl Answer {
         self.hosts.iter().flat_map(|host| &host.ranks).any(|state| state.rank == rank)
     }
 
-    /// Returns the answer as JSON. With `rank`, only that rank, with all of its threads.
+    /// Returns the answer as JSON. With `rank`, `ranks` has only that rank, with all of its threads.
     pub fn json(&self, rank: Option<u32>) -> Value {
         let situation = Situation::of(&self.hosts);
         let views = situation.ranks.iter();
@@ -64,8 +64,8 @@ impl Answer {
         json!({ "verdict": self.verdict, "ranks": ranks, "not_answered": self.not_answered })
     }
 
-    /// Returns the answer as text: the verdict first, then ranks that do the same together. With
-    /// `rank`, only that rank, with all of its threads.
+    /// Returns the answer as text: the verdict, the hosts that did not answer, then the ranks. Ranks
+    /// that do the same share one entry. With `rank`, only that rank is listed, with all its threads.
     pub fn text(&self, rank: Option<u32>) -> String {
         let kind = serde_json::to_value(self.verdict.kind).unwrap_or_default();
         let kind = kind.as_str().unwrap_or_default().replace('_', " ");
@@ -254,8 +254,8 @@ mod tests {
     }
 
     fn answer() -> Answer {
-        let odd = |number| if number == 37 { "reads" } else { "loads" };
-        let ranks = (0..1024).map(|number| rank(number, odd(number))).collect();
+        let function = |number| if number == 37 { "reads" } else { "loads" };
+        let ranks = (0..1024).map(|number| rank(number, function(number))).collect();
         let missing = NotAnswered { host: "c2".into(), ranks: vec![1024], why: "no".into() };
         Answer::new(vec![HostState { host: "c1".into(), ranks }], vec![missing])
     }

@@ -33,7 +33,7 @@ pub enum ImportError {
     NotASnapshot {
         /// Path of the file.
         path: PathBuf,
-        /// Offset in bytes of the decompressed pickle; `None` if the pickle is valid but isn't a
+        /// Offset in the decompressed pickle, in bytes; `None` if the pickle is valid but isn't a
         /// snapshot.
         offset: Option<u64>,
         /// Description of what is there instead.
@@ -41,8 +41,8 @@ pub enum ImportError {
         /// Whether the file ends too early.
         is_cut: bool,
     },
-    /// Some times in the file need a second pass, but the file can be read only once, because it is
-    /// a pipe.
+    /// Some timestamps are implausible, so the file must be read a second time, but it isn't a
+    /// regular file (a pipe, for example).
     #[error("`{}` has impossible times, and can be read only once", path.display())]
     NotTwice {
         /// Path of the file.

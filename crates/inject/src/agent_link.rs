@@ -121,7 +121,7 @@ pub fn call_before_work(call: Option<extern "C" fn()>) {
 #[inline(always)]
 pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
     let call = NUMBERS_STREAMS.load(Relaxed);
-    // SAFETY: `count_on_hooks` stored a function of this type; the driver never unloads the agent.
+    // SAFETY: `rely_on_hooks` stored a function of this type; the driver never unloads the agent.
     (call != 0).then(|| unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(call) })
 }
 
@@ -133,7 +133,7 @@ pub fn set_numbers_streams(call: Option<extern "C" fn(u64) -> u64>) {
 
 /// Makes the hooks record the calls that start work in CUPTI's place. `numbers` returns CUPTI's
 /// number of a stream. Returns false if the process has no hooks. The agent calls this.
-pub fn count_on_hooks(numbers: extern "C" fn(u64) -> u64) -> bool {
+pub fn rely_on_hooks(numbers: extern "C" fn(u64) -> u64) -> bool {
     let Some(table) = found() else { return false };
     table.numbers_streams.store(numbers as *const () as usize, Release);
     true

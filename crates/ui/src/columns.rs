@@ -35,7 +35,7 @@ pub fn right(text: &str, columns: usize) -> String {
     format!("{:1$}{text}", "", columns.saturating_sub(width(text)))
 }
 
-/// Shortens text to at most `columns` by leaving out its middle.
+/// Shortens text to at most `columns` (1 or more) by leaving out its middle.
 pub fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -48,7 +48,7 @@ pub fn shorten(text: &str, columns: usize) -> String {
     format!("{start}\u{2026}{}", end.iter().rev().collect::<String>())
 }
 
-/// Cuts text to at most `columns`.
+/// Cuts text to at most `columns` (1 or more), with an ellipsis at the end.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();

@@ -283,7 +283,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         let is_asked = asked != ANSWERED.load(Relaxed);
         let is_attached = detach::inside(|| {
             if is_up {
-                if kinds::counts_on_hooks() && !kinds::is_paused() {
+                if kinds::relies_on_hooks() && !kinds::is_paused() {
                     streams::mark();
                 }
                 if !last {
@@ -439,7 +439,7 @@ impl Flushing {
     fn most_ns(&self) -> u64 {
         if kinds::is_paused() || has_short_pauses() {
             LOOK_NS
-        } else if kinds::counts_on_hooks() && buffers::OUT.load(Acquire) > 0 {
+        } else if kinds::relies_on_hooks() && buffers::OUT.load(Acquire) > 0 {
             MARK_NS
         } else {
             u64::MAX

@@ -2,8 +2,8 @@
 //! CUDA starts, which may be before those records are enabled. Once a process has a context on a
 //! device without a record, the agent asks the driver for the device's name, UUID and size.
 //!
-//! Only the flush thread calls this, at its flushes. Then a context exists, so the driver is
-//! running; it ends after the agent. The queries change no state.
+//! Only the flush thread asks, when it flushes. It asks only after it has seen a context, so the
+//! driver is running; the driver ends after the agent. The queries change no state.
 
 use super::decode::Decoded;
 use super::loader::function;
@@ -15,7 +15,7 @@ use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;
 use tprof_wire::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Bit set of the devices for which a record was written.
+/// Bit set of the devices that have a record, or for which the agent has tried to write one.
 static DESCRIBED: AtomicU64 = AtomicU64::new(0);
 /// Bit set of the devices on which the process has a context.
 static USED: AtomicU64 = AtomicU64::new(0);
@@ -32,7 +32,7 @@ pub fn seen(decoded: &Decoded) {
     }
 }
 
-/// Describes each device that has a context and no record yet, once.
+/// Tries once to describe each device that has a context and no record yet.
 pub fn describe(thread: &Thread) {
     let missing = USED.load(Relaxed) & !DESCRIBED.load(Relaxed);
     if missing == 0 {
@@ -95,7 +95,8 @@ impl DriverFunctions {
         })
     }
 
-    /// Asks the driver for a device's description. Fields that the driver does not report are 0.
+    /// Asks the driver for a device's description; `None` if it does not tell the name, the UUID or the
+    /// memory. Attributes that it does not report are 0.
     fn device(&self, thread: &Thread, number: u32) -> Option<gpu::Device> {
         let (mut device, mut uuid, mut memory) = (0, [0u64; 2], 0usize);
         let mut name = [0 as c_char; NAME_MOST];

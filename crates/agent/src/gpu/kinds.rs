@@ -1,5 +1,5 @@
 //! Decides which records the agent requests from CUPTI: which kinds, and which calls to leave out.
-//! While recording is off, CUPTI only reports which devices, contexts and streams exist.
+//! While recording is off, the agent requests only devices, contexts, streams and external ids.
 
 use super::cupti::Cupti;
 use super::guarded::Guarded;
@@ -26,7 +26,7 @@ const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
     (CUPTI_ACTIVITY_KIND_DRIVER, b"calls of the CUDA driver"),
     (CUPTI_ACTIVITY_KIND_MEMORY2, b"device memory"),
     (CUPTI_ACTIVITY_KIND_OVERHEAD, b"CUPTI's own overhead"),
-    // Only threads of the job's own profiler have external ids, since only they push some.
+    // Only threads on which the job's own profiler pushes external ids have any.
     (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
 ];
 
@@ -74,16 +74,16 @@ const HOOKED: [u32; 14] = [
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
 ];
 /// Whether the hooks, and not CUPTI, record the calls in [`HOOKED`].
-static COUNTS_ON_HOOKS: AtomicBool = AtomicBool::new(false);
+static RELIES_ON_HOOKS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the hooks, and not CUPTI, record hooked calls that start work.
-pub fn counts_on_hooks() -> bool {
-    COUNTS_ON_HOOKS.load(Relaxed)
+pub fn relies_on_hooks() -> bool {
+    RELIES_ON_HOOKS.load(Relaxed)
 }
 
 /// Makes CUPTI leave hooked calls that start work to the hooks, if the environment requests this
 /// and it is possible.
-fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
+fn rely_on_hooks(thread: &Thread, cupti: &Cupti) {
     if environment::variable(env::CALLS_BY_HOOKS).is_none_or(|text| text != b"1") {
         return;
     }
@@ -91,17 +91,17 @@ fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
         b"this CUPTI records all calls or none (12.6 and newer can leave some out)"
     } else if cupti.context_id.is_none() || cupti.stream_id.is_none() {
         b"this CUPTI does not tell how it numbers streams"
-    } else if !agent_link::count_on_hooks(streams::number) {
+    } else if !agent_link::rely_on_hooks(streams::number) {
         b"the hooks are not loaded"
     } else {
-        return COUNTS_ON_HOOKS.store(true, Relaxed);
+        return RELIES_ON_HOOKS.store(true, Relaxed);
     };
     note(thread, trouble::NOT_BY_HOOKS, 1, why);
 }
 
 /// The calls of a domain that CUPTI doesn't record.
 fn muted(driver: bool) -> impl Iterator<Item = u32> {
-    let hooked: &[u32] = if !driver && counts_on_hooks() { &HOOKED } else { &[] };
+    let hooked: &[u32] = if !driver && relies_on_hooks() { &HOOKED } else { &[] };
     let always: &[u32] = if driver { &MUTED_DRIVER } else { &MUTED_RUNTIME };
     always.iter().chain(hooked).copied()
 }
@@ -114,8 +114,8 @@ pub fn is_on(kind: CUpti_ActivityKind) -> bool {
     kind < 64 && ON.load(Relaxed) >> kind & 1 != 0
 }
 
-/// Kinds that stay on while recording is off. Their records are written once and other records
-/// refer to them later, or they belong to another client.
+/// Kinds that stay on while recording is off: those whose records are written once and referred to
+/// later, and external ids, which another client pushes.
 const LASTING: u64 = 1 << CUPTI_ACTIVITY_KIND_DEVICE
     | 1 << CUPTI_ACTIVITY_KIND_CONTEXT
     | 1 << CUPTI_ACTIVITY_KIND_STREAM
@@ -132,7 +132,7 @@ pub fn is_paused() -> bool {
 }
 
 /// Runs `work`, which switches kinds for another client, while nothing switches the agent's kinds.
-pub fn unchanged<T>(work: impl FnOnce() -> T) -> T {
+pub fn locked<T>(work: impl FnOnce() -> T) -> T {
     SWITCH.with(|()| work())
 }
 
@@ -196,7 +196,7 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
     PAUSED.store(0, Relaxed);
     agent_link::call_before_work(None);
-    count_on_hooks(thread, cupti);
+    rely_on_hooks(thread, cupti);
     for (kind, what) in KINDS {
         // SAFETY: `kind` is one of the kinds of CUPTI's header.
         let result = unsafe { (cupti.enable)(kind) };
@@ -211,7 +211,7 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
         if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
             // From now on CUPTI records calls. So the collector doesn't need the hooks' records,
             // except of the calls that CUPTI leaves to the hooks.
-            note(thread, trouble::RECORDS_CALLS, u64::from(counts_on_hooks()), b"");
+            note(thread, trouble::RECORDS_CALLS, u64::from(relies_on_hooks()), b"");
         }
     }
     for kind in [CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER] {
@@ -282,8 +282,8 @@ pub fn enable_again(cupti: &Cupti) {
     }
 }
 
-/// Makes CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer). Calls that
-/// another client wants now stay.
+/// Makes CUPTI leave out the calls of a kind that no report uses or that the hooks record (CUDA
+/// 12.6 and newer). Calls that another client currently wants are still recorded.
 pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
     let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
     let choose = match kind {

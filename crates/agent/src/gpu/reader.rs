@@ -163,8 +163,8 @@ impl Names for Interner {
     fn is_left_out(&self, driver: bool, number: u32, thread: u32) -> bool {
         // If the hooks record the calls that start work, the agent's own calls are kept, since they
         // separate hooked calls in time.
-        started::is_own_thread(thread) && !kinds::counts_on_hooks()
-            || (wants::any_ever() || kinds::counts_on_hooks())
+        started::is_own_thread(thread) && !kinds::relies_on_hooks()
+            || (wants::any_ever() || kinds::relies_on_hooks())
                 && kinds::is_muted(&self.cupti, driver, number)
     }
 

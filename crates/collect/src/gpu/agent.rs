@@ -57,7 +57,7 @@ pub struct Gpu {
     /// Time from which CUPTI records calls of the CUDA runtime, ns.
     pub calls_from_ns: Option<u64>,
     /// Whether CUPTI leaves out calls that start work, because hooks record them.
-    pub counts_on_hooks: bool,
+    pub relies_on_hooks: bool,
     /// Joins the calls that CUPTI leaves out with the work that they started.
     pub by_order: ByOrder,
     /// The row of the call in the last record, if that record was a call.
@@ -85,7 +85,7 @@ impl Gpu {
             launches: Launches::default(),
             clock_steps: 0,
             calls_from_ns: None,
-            counts_on_hooks: false,
+            relies_on_hooks: false,
             by_order: ByOrder::default(),
             last_call: None,
         }
@@ -220,7 +220,7 @@ impl Gpu {
         let row = self.rows.kernel(kernel, place);
         if kernel.graph == 0 {
             self.launches.ran(kernel.correlation);
-            if self.counts_on_hooks {
+            if self.relies_on_hooks {
                 let work = StartedWork::Kernel(hash_of(self.text(kernel.name)));
                 let stream = (kernel.context, kernel.stream);
                 self.ran(kernel.correlation, row.start_ns, stream, work);
@@ -232,7 +232,7 @@ impl Gpu {
     fn copy(&mut self, copy: &gpu::Copy, place: &mut ThreadRows<'_>) -> MemoryCopy {
         self.on_device(copy.context, copy.device, place);
         let row = self.rows.copy(copy);
-        if self.counts_on_hooks && copy.graph == 0 {
+        if self.relies_on_hooks && copy.graph == 0 {
             let work = if copy.kind == gpu::FILL { StartedWork::Fill } else { StartedWork::Copy };
             let stream = (copy.context, copy.stream);
             self.ran(copy.correlation, row.start_ns, stream, work(copy.bytes));
@@ -249,7 +249,7 @@ impl Gpu {
         agents_thread: ThreadIndex,
         place: &mut ThreadRows<'_>,
     ) -> Option<(Span, Option<Class>)> {
-        if self.counts_on_hooks {
+        if self.relies_on_hooks {
             let start_ns = self.rows.joins.ns(call.start);
             self.by_order.recorded(call.correlation, start_ns);
         }

@@ -61,7 +61,7 @@ pub struct Calls {
     pub cupti_calls_from_ns: Option<u64>,
     /// Whether CUPTI leaves out calls that start work, because the process makes them through a
     /// hooked function of the CUDA runtime.
-    pub counts_on_hooks: bool,
+    pub relies_on_hooks: bool,
     /// Calls that start work and that CUPTI leaves out, on their way to
     /// [`ByOrder`](crate::gpu::by_order::ByOrder).
     starting: Vec<StartingCall>,
@@ -115,7 +115,7 @@ impl Calls {
         Calls {
             process,
             cupti_calls_from_ns: None,
-            counts_on_hooks: false,
+            relies_on_hooks: false,
             starting: Vec::new(),
             handles: Vec::new(),
             captures: Captures::default(),
@@ -199,7 +199,7 @@ impl Calls {
                     let name = without_version(function.name.text());
                     let (from_ns, to_ns) = (time_ns, time_ns + duration_ns);
                     let call = StackOfCall { thread, name, from_ns, to_ns, stack, args };
-                    let is_left_to_hooks = self.counts_on_hooks && may_be_left_to_hooks(number);
+                    let is_left_to_hooks = self.relies_on_hooks && may_be_left_to_hooks(number);
                     self.stack_of_call = (stack != 0 || args != NameId(0))
                         .then_some(call)
                         .filter(|_| !is_left_to_hooks);
@@ -328,7 +328,7 @@ impl Calls {
             let Launched { row, kernel, stream, number } = launched;
             (row, StartedWork::Kernel(kernel), stream_of(number, stream), number)
         });
-        let from_ns = self.cupti_calls_from_ns.filter(|_| self.counts_on_hooks);
+        let from_ns = self.cupti_calls_from_ns.filter(|_| self.relies_on_hooks);
         for (row, work, stream, number) in launches.chain(std::mem::take(&mut self.copies)) {
             let until_ns = row.start_ns + row.duration_ns;
             let runs = row.status == Some(0)

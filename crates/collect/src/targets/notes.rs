@@ -168,7 +168,7 @@ impl Notes for NoteSink<'_> {
         let losses = &mut self.processes.losses;
         let sound = self.gpu.take(record, &mut place, self.clock, losses, &was_on);
         self.calls.cupti_calls_from_ns = self.gpu.calls_from_ns;
-        self.calls.counts_on_hooks = self.gpu.counts_on_hooks;
+        self.calls.relies_on_hooks = self.gpu.relies_on_hooks;
         if let Some(call) = self.gpu.last_call.take() {
             self.calls.recorded_by_cupti(&call);
         }

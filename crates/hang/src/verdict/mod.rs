@@ -33,7 +33,7 @@ pub enum Kind {
     Unknown,
 }
 
-/// Why the job stands still.
+/// Why the job stands still, or that it doesn't.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// The kind.

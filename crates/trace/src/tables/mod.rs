@@ -1,4 +1,4 @@
-//! Assigns ids to the tables, and encodes each row of the small tables as columns.
+//! Assigns ids to the tables, and encodes rows as columns.
 //!
 //! Ids of tables and columns are permanent: if a field is no longer written, its id isn't used
 //! again. A reader skips ids that it doesn't know. `docs/format.md` lists the ids that are reserved
@@ -152,7 +152,7 @@ impl<R: Row> Part for R {
     }
 }
 
-/// A row of a small table.
+/// A row of any table, whose columns are all written and read.
 pub(crate) trait Row: Sized {
     /// Number of the table.
     const TABLE: u16;

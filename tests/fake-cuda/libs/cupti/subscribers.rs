@@ -1,4 +1,4 @@
-//! Keeps the one client that may hold the subscription, and calls back for the calls that it chose.
+//! Holds CUPTI's only subscription, and runs its client's callback at the calls that the client chose.
 
 use crate::{clients, enter, faults, lock};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ struct Wanted {
 static WANTED: Mutex<Wanted> =
     Mutex::new(Wanted { callback: None, data: 0, calls: BTreeSet::new() });
 
-/// The data that a callback gets, by CUPTI's header.
+/// The data that a callback gets, laid out like `CUpti_CallbackData`.
 #[repr(C)]
 struct CallbackData {
     site: u32,
@@ -33,6 +33,7 @@ struct CallbackData {
     correlation: u32,
 }
 
+/// Runs the client's callback when a CUDA call begins (`result` is null) or ends.
 extern "C" fn called(
     driver: bool,
     number: u32,
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn cuptiSubscribe(
     CUPTI_SUCCESS
 }
 
-/// Stands in for CUPTI's function of this name.
+/// Like CUPTI's function. A handle that isn't of a client in [`clients`] gives up the subscription.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiUnsubscribe(subscriber: CUpti_SubscriberHandle) -> CUptiResult {
     if !clients::unsubscribe(subscriber) {

@@ -68,7 +68,7 @@ pub(super) extern "C" fn register_callbacks(
 pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     let Some(cupti) = started::serving() else { return early::enable(kind) };
     detach::attach_again();
-    kinds::unchanged(|| enable_with(&cupti, kind))
+    kinds::locked(|| enable_with(&cupti, kind))
 }
 
 fn enable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
@@ -94,7 +94,7 @@ fn enable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
 
 pub(super) extern "C" fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
     let Some(cupti) = started::serving() else { return early::disable(kind) };
-    kinds::unchanged(|| disable_with(&cupti, kind))
+    kinds::locked(|| disable_with(&cupti, kind))
 }
 
 fn disable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
@@ -114,10 +114,10 @@ pub(super) extern "C" fn enable_context(
     kind: CUpti_ActivityKind,
 ) -> CUptiResult {
     let real = || real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
-    // A forked child isn't served, since the lock of [`kinds::unchanged`] may be locked forever
+    // A forked child isn't served, since the lock of [`kinds::locked`] may be locked forever
     // there.
     let Some(cupti) = started::serving() else { return real() };
-    kinds::unchanged(|| {
+    kinds::locked(|| {
         if kinds::is_on(kind) {
             return enable_with(&cupti, kind);
         }
@@ -135,7 +135,7 @@ pub(super) extern "C" fn disable_context(
 ) -> CUptiResult {
     let real = || real!(cuptiActivityDisableContext as f::ActivityDisableContext, (context, kind));
     let Some(cupti) = started::serving() else { return real() };
-    kinds::unchanged(|| match kinds::is_on(kind) {
+    kinds::locked(|| match kinds::is_on(kind) {
         true => disable_with(&cupti, kind),
         false => real(),
     })
@@ -272,7 +272,7 @@ pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CU
 /// the calls that are enabled here are recorded.
 fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
     let Some(cupti) = started::serving() else { return early::choose_call(kind, call, on) };
-    kinds::unchanged(|| choose_with(&cupti, kind, call, on))
+    kinds::locked(|| choose_with(&cupti, kind, call, on))
 }
 
 fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {

@@ -52,7 +52,7 @@ impl Gpu {
         match note.what {
             trouble::RECORDS_CALLS => {
                 self.calls_from_ns.get_or_insert(note.time_ns);
-                self.counts_on_hooks = note.count != 0;
+                self.relies_on_hooks = note.count != 0;
             }
             trouble::USES => self.version = note.count,
             trouble::REFUSED => {
