@@ -288,8 +288,12 @@ fn a_program_that_waits_for_input_is_unknown_with_what_it_waits_for() {
 #[test]
 fn ranks_of_a_host_that_cannot_be_asked_are_named() {
     let hanging = need_some!(nccl("late", None));
-    let own = std::fs::read_to_string(hanging.run.join("run.json")).unwrap();
-    let mut info: Value = serde_json::from_str(&own).unwrap();
+    let mut info = Value::Null;
+    wait_until("both ranks are in the file", || {
+        let own = std::fs::read_to_string(hanging.run.join("run.json")).unwrap();
+        info = serde_json::from_str(&own).unwrap();
+        info["ranks"].as_array().is_some_and(|ranks| ranks.len() == 2)
+    });
     info["host"] = "elsewhere".into();
     info["ranks"][0]["rank"] = 2.into();
     info["ranks"][1]["rank"] = 3.into();

@@ -534,8 +534,8 @@ def naps():
     expect(long=long.waited, short=short.waited, other=long.waited + short.waited)
 
 
-def victim_asks(asked, answers):
-    os.write(asked, b"x")
+def victim_asks(asked, answers, pause_s):
+    os.write(asked, b"%f\n" % pause_s)
     return os.read(answers, 1)  # HERE both
 
 
@@ -547,19 +547,19 @@ def both():
     answered, answers = os.pipe()
     if (child := os.fork()) == 0:
         for _ in range(passes):
-            os.read(asked, 1)
-            time.sleep(PAUSE_S)
+            time.sleep(float(os.read(asked, 64)))
             os.write(answers, b"x")
         os._exit(0)
     spinning = Watch()
     for at in range(passes):
-        with WATCH:
-            victim_asks(asks, answered)
         # The passes have varying lengths. Passes of exactly two sampling periods would always be sampled at
-        # the same place, often at their beginning. They last half of the waits on average, so that the
-        # waits are the larger cause.
+        # the same place, often at their beginning.
+        before = time.monotonic()
         with spinning:
             victim_spins(0.005 + 0.02 * (at * 0.618 % 1))
+        # Twice as long as the pass took, however busy the machine is, so that the waits are the larger cause.
+        with WATCH:
+            victim_asks(asks, answered, 2 * (time.monotonic() - before))
     os.waitpid(child, 0)
     expect(file_io=WATCH.waited, cpu=spinning.cpu)
 

@@ -96,6 +96,11 @@ fn all_routes_of_the_description_answer() {
                 _ => "",
             };
             let answer = served.get(&format!("{asked}{query}"));
+            if path.ends_with("where") {
+                assert_eq!(answer.status, 422, "{route}: {}", answer.text());
+                assert!(answer.text().contains("has ended"), "{route}: {}", answer.text());
+                continue;
+            }
             assert_eq!(answer.status, 200, "{route}: {}", answer.text());
         }
     }
