@@ -11,10 +11,15 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 tprof=$target/release/tprof
 
+# A first look needs no web server, which takes a part of the build. Where one was built, it stays up to date.
+build() {
+    if [ -e "$target/release/tprof-serve" ]; then scripts/setup.sh; else scripts/setup.sh --no-default-features; fi
+}
+
 # Runs on stand-ins for CUDA's libraries, which the tests also use: streams are threads, kernels take time, and
 # copies copy. tprof records what the stand-ins did.
 simulated() {
-    scripts/setup.sh
+    build
     sh tests/fake-cuda/build.sh "$PWD/$target/stand-ins" >&2
     home=$PWD/$target/stand-ins
     simulation='SIMULATION: stand-ins for CUDA and NCCL ran this, not a GPU.'
@@ -45,9 +50,9 @@ command -v python3 >/dev/null 2>&1 || {
 if [ -x "$tprof" ]; then
     echo 'demo: brings tprof up to date (seconds, or minutes after a change), then records a program for 8 seconds.'
 else
-    echo 'demo: builds tprof (about 14 minutes of CPU time, once), then records a program for 8 seconds.'
+    echo 'demo: builds tprof (about 10 minutes of CPU time, once), then records a program for 8 seconds.'
 fi
-scripts/setup.sh
+build
 
 # The interpreter itself: python3 may be a version manager's shell script, whose own processes would be recorded as
 # well.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds tprof: target/release/tprof (or under $CARGO_TARGET_DIR), one file that contains the injected
-# libraries.
+# libraries, and tprof-serve beside it. Arguments go to `cargo build`: `--no-default-features` leaves out tprof-serve.
 # Needs a Rust toolchain, a C compiler and linker (for zstd), and nothing else.
 # As root, with apt, it installs the compiler where there is none; otherwise it
 # prints what is missing.
@@ -38,4 +38,4 @@ found=$(rustc --version | cut -d' ' -f2)
 [ "$(printf '%s\n%s\n' "$oldest" "$found" | sort -V | head -n 1)" = "$oldest" ] ||
     fail "rustc is $found, tprof needs $oldest or newer" "rustup update stable"
 
-cargo build --release --locked -p tprof-cli
+cargo build --release --locked -p tprof-cli "$@"

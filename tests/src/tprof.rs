@@ -18,7 +18,7 @@ pub const DEFAULT: &[&str] = &[];
 /// Returns the path of the tprof under test. By default that is the release build in the target
 /// directory of the tests, which is first rebuilt if it is out of date; `TPROF_TEST_BIN` names
 /// another. For a program in the folder of the release build, the path is that of a hard link in
-/// `test-bin` ([`linked`]).
+/// `test-bin`.
 pub fn tprof_at() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

@@ -89,7 +89,8 @@ fn load_agent() {
     if TRIED.swap(true, Relaxed) {
         return;
     }
-    if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), agent_link::agents_path()) {
+    if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), agent_link::agents_path())
+    {
         // SAFETY: the C library's `dlopen` has this type, and the path is NUL terminated.
         unsafe { core::mem::transmute::<usize, Open>(open)(path.as_c().as_ptr(), NOW) };
     }

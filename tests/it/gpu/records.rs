@@ -96,7 +96,10 @@ fn a_reset_of_a_device_frees_the_live_memory_on_it() {
             _ => {
                 assert_eq!(row(1.into()), [0, 0, 2 << 20]);
                 assert_eq!(row(Value::Null), [0, 0, 1 << 16]);
-                assert!(notes.contains("of pinned host memory, 1 block is counted as live"), "{notes}");
+                assert!(
+                    notes.contains("of pinned host memory, 1 block is counted as live"),
+                    "{notes}"
+                );
             }
         }
     }

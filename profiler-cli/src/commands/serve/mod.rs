@@ -76,6 +76,12 @@ pub fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let server = if beside.is_file() { beside } else { PathBuf::from(SERVER) };
     let error = Command::new(&server).args(words).env(PROGRAM, own).exec();
     Err(Failure::new(format!("cannot start {SERVER}"))
-        .because(&error, format!("install {SERVER} beside tprof: archives and wheels have both"))
+        .because(
+            &error,
+            format!(
+                "install {SERVER} beside tprof: archives and wheels have both, and \
+                 `cargo build --release -p tprof-cli` builds both"
+            ),
+        )
         .into())
 }

@@ -1,5 +1,5 @@
 //! Finds the real ones of the functions of CUPTI that the preloaded library intercepts
-//! ([`tprof_inject::cupti_functions`]), and chooses what serves a call.
+//! ([`mod@tprof_inject::cupti_functions`]), and chooses what serves a call.
 
 use super::super::loader::{Handle, Loader};
 use super::super::started;

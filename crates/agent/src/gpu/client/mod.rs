@@ -3,8 +3,8 @@
 //! last.
 //!
 //! The preloaded library intercepts the functions with which a client registers, enables and
-//! flushes ([`tprof_inject::cupti_functions`]), and passes the calls to [`calls`] here. The agent's callbacks stay
-//! registered, and the client's are stored in [`super::wants`]. From each completed buffer,
+//! flushes ([`mod@tprof_inject::cupti_functions`]), and passes the calls to [`calls`] here. The
+//! agent's callbacks stay registered, and the client's are stored in [`super::wants`]. From each completed buffer,
 //! [`super::deliver`] copies the client's records into buffers that the client lends
 //! ([`super::lent`]). Their times are converted to the clock that the client chose
 //! ([`super::client_clock`]). Settings of a client that would change the agent's buffers are stored
