@@ -20,7 +20,7 @@ pub struct NotAnswered {
     pub host: String,
     /// Numbers of its ranks, as far as they are known; empty if none is.
     pub ranks: Vec<u32>,
-    /// The reason.
+    /// Why it could not be asked.
     pub why: String,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct HostState {
     /// Name of the host.
     pub host: String,
-    /// Its ranks.
+    /// States of its ranks.
     pub ranks: Vec<RankState>,
 }
 
@@ -56,7 +56,7 @@ pub struct RankEnd {
 /// The last step of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepState {
-    /// Its number.
+    /// Number of the step, as its source counts them.
     pub number: u64,
     /// Time since it ended, or since it began if the program marks beginnings, ns.
     pub age_ns: u64,
@@ -84,14 +84,14 @@ pub enum Backend {
     Nccl,
     /// gloo and MPI below PyTorch.
     Torch,
-    /// MPI.
+    /// Calls of MPI.
     Mpi,
 }
 
 /// What a rank has done in one group of ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupState {
-    /// The library.
+    /// Library whose operations these are.
     pub backend: Backend,
     /// Identity of the group, the same in all of its ranks. `None` if the library doesn't tell:
     /// then this is the sum over all groups.
@@ -127,7 +127,7 @@ pub struct Operation {
 pub struct ThreadState {
     /// Tid of the thread.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread, as the kernel has it.
     pub name: String,
     /// The kernel's letter for its state.
     pub state: char,
@@ -192,10 +192,10 @@ pub struct FrameState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
-    /// Compiled code.
+    /// A function of compiled code.
     #[default]
     Native,
-    /// Python.
+    /// A function of Python.
     Python,
 }
 

@@ -87,7 +87,7 @@ impl Steps {
 pub struct EnteredOperation {
     /// Its number in its group, from 0.
     pub number: u64,
-    /// Its name.
+    /// Name of the operation, such as `all_reduce`.
     pub name: String,
     /// Its bytes, if known.
     pub bytes: Option<u64>,

@@ -36,7 +36,7 @@ pub enum Kind {
 /// Why the job stands still, or that it doesn't.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// The kind.
+    /// Which kind of standstill this is, or that there is none.
     pub kind: Kind,
     /// The rank that holds up the others, if there is one.
     pub rank: Option<u32>,
