@@ -66,11 +66,13 @@ impl FrameState {
 }
 
 impl ThreadState {
-    /// Returns the frames to show. The interpreter's own frames outside of the outermost Python
-    /// function are left out.
-    pub fn shown_frames(&self) -> &[FrameState] {
+    /// Returns the frames to show. If there are Python functions, the interpreter's native frames are
+    /// left out: they execute these functions.
+    pub fn shown_frames(&self) -> Vec<&FrameState> {
         let outermost = self.frames.iter().rposition(|frame| frame.layer == Layer::Python);
-        &self.frames[..outermost.map_or(self.frames.len(), |at| at + 1)]
+        let Some(outermost) = outermost else { return self.frames.iter().collect() };
+        let shown = self.frames.iter().take(outermost + 1);
+        shown.filter(|frame| !frame.code().is_interpreter()).collect()
     }
 
     /// Returns the frame that best names where the thread is: the innermost of the user's own code;
@@ -144,6 +146,26 @@ mod tests {
         let system = ThreadState { frames: thread.frames[..1].to_vec(), ..thread };
         assert_eq!(system.place().unwrap().shown(), "clock_nanosleep (libc.so.6)");
         assert_eq!(ThreadState::default().place(), None);
+    }
+
+    #[test]
+    fn the_interpreters_native_frames_are_shown_only_without_python_functions() {
+        let frames = vec![
+            frame("read", "", 0, "/usr/lib/libc.so.6", Layer::Native),
+            frame("os_read", "Modules/posixmodule.c", 9, "/usr/bin/python3.11", Layer::Native),
+            frame("load", "/home/u/train.py", 41, "", Layer::Python),
+            frame("Py_RunMain", "Modules/main.c", 1, "/usr/bin/python3.11", Layer::Native),
+        ];
+        let shown = |frames: &[FrameState]| {
+            let thread = ThreadState { frames: frames.to_vec(), ..ThreadState::default() };
+            thread
+                .shown_frames()
+                .into_iter()
+                .map(|frame| frame.function.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&frames), ["read", "load"]);
+        assert_eq!(shown(&frames[..2]), ["read", "os_read"]);
     }
 
     #[test]
