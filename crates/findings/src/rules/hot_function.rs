@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
 use tprof_metrics::host::{AUTOGRAD, Place, WallTime};
-use tprof_rank::samples::Part;
+use tprof_rank::samples::{Part, is_collective_module};
 
 use super::host_part::{amount, finding_at, host, is_found, line, too_few, too_little};
 use crate::rule::{Rule, RuleAbout};
@@ -149,9 +149,12 @@ fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
 }
 
-/// Whether this rule judges the place. Other rules judge garbage collection and saving. Launches of
-/// PyTorch's backward passes don't count, because no line of the user's own code makes them.
+/// Whether this rule judges the place. Other rules judge garbage collection, saving, and ranks that
+/// wait for each other by spinning in a library that communicates. Launches of PyTorch's backward
+/// passes don't count, because no line of the user's own code makes them.
 fn counts(place: &Place) -> bool {
     let is_of_backward = place.is_of_waiter && place.thread.starts_with(AUTOGRAD);
-    place.part.is_running() && place.part != Part::Gc && !place.saves && !is_of_backward
+    let communicates = is_collective_module(&place.library);
+    let is_left_to_others = place.part == Part::Gc || place.saves || communicates;
+    place.part.is_running() && !is_left_to_others && !is_of_backward
 }

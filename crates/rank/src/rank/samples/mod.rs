@@ -14,7 +14,8 @@ mod waits;
 pub use load::CpuTrace;
 pub use names::{FrameFunctions, Func, FuncId, FunctionTable, Layer, Stack};
 pub use part::{
-    PARTS, Part, is_interpreter, joins, loads_inline, takes_from_thread, wants_held_lock,
+    PARTS, Part, is_collective_module, is_interpreter, joins, loads_inline, takes_from_thread,
+    wants_held_lock,
 };
 pub use role::Role;
 pub use stretch::Stretch;

@@ -15,6 +15,7 @@ use super::names::{Func, FuncId, FunctionTable, Layer};
 use super::role::Role;
 use locks::{is_lock, is_lock_of_database};
 pub use locks::{joins, wants_held_lock};
+pub use names::is_collective_module;
 
 /// A part of a thread's wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -114,6 +114,12 @@ const NO_COLLECTIVE_PARTS: [&str; 2] = ["c10d::Reducer::", "c10d::Logger::"];
 /// Prefixes of the names of modules that only communicate.
 const COLLECTIVE_MODULES: [&str; 5] =
     ["libmpi.so", "libmpich.so", "libnccl.so", "libopen-pal.so", "libgloo"];
+
+/// Whether a module only communicates. Code that runs in it waits by spinning, or moves data.
+pub fn is_collective_module(module: &str) -> bool {
+    COLLECTIVE_MODULES.iter().any(|start| module.starts_with(start))
+}
+
 /// Files of Python's functions for collectives.
 const COLLECTIVE_FILES: [&str; 2] =
     ["torch/distributed/distributed_c10d.py", "horovod/torch/mpi_ops.py"];
@@ -244,7 +250,7 @@ pub(super) fn is_collective(frames: &[&Func]) -> bool {
             COLLECTIVES.iter().any(|start| func.name.starts_with(start))
                 || COLLECTIVE_PARTS.iter().any(|part| func.name.contains(part))
                     && !NO_COLLECTIVE_PARTS.iter().any(|part| func.name.contains(part))
-                || COLLECTIVE_MODULES.iter().any(|start| func.module.starts_with(start))
+                || is_collective_module(&func.module)
         }
     })
 }
