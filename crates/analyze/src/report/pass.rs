@@ -190,10 +190,11 @@ pub struct ReadRun {
     unfinished: Vec<String>,
     /// Cost of recording per step of each rank, as far as it is known.
     costs: Vec<StepCost>,
-    /// What the document of each analysis reports beside its tables, in the order of the analyses.
+    /// The completeness, overhead and other facts that each document states beside its tables. They are
+    /// in the order of the analyses.
     pub contexts: Vec<DocumentContext>,
-    /// What the summary and the report on memory need of each file that was read, or the reason why
-    /// a file could not be read; empty if neither was requested.
+    /// The data for the summary and the report on memory: one entry for each file, which is the reason
+    /// if the file could not be read. Empty if neither report was requested.
     summaries: Vec<Result<RankSummary, String>>,
 }
 
@@ -204,7 +205,7 @@ struct ReadRank {
     last_ns: u64,
     /// Problems with the parts of its file that could not be read.
     problems: Vec<String>,
-    /// What the summary and the report on memory need of it, if one of them was requested.
+    /// The data for the summary and the report on memory, if one of them was requested.
     summary: Option<RankSummary>,
     /// Cost of recording per step, if any report judges steps.
     cost: Option<StepCost>,

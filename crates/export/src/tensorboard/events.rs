@@ -72,7 +72,7 @@ pub(super) fn code(name: &str) -> String {
 pub(super) struct EventFile<W> {
     to: W,
     proto: Proto,
-    /// What the file contained when it was opened. No point up to the times in it is written again.
+    /// How far the file went when it was opened. Points up to its times are not written again.
     progress: Progress,
     /// Time of the newest point since then by tag, seconds since 1970.
     newest_s: HashMap<String, f64>,

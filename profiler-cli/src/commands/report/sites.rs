@@ -14,7 +14,7 @@ use crate::terminal::page::{Page, Table};
 /// Number of rows in a short list.
 const SHORT: usize = 5;
 
-/// What the sites of a Python program do not show.
+/// The note on small objects, which the sites of a Python program do not show.
 const SMALL_OBJECTS: &str = "Python takes objects of up to 512 bytes out of pools of its own, so the \
     sites do not have them; `PYTHONMALLOC=malloc tprof run \u{2026}` records each.";
 /// How to record the lines of Python.

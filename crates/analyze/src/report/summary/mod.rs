@@ -118,7 +118,7 @@ object! { Report {
     plain overhead, plain process_count, plain processes, plain cgroup, plain killed, reading findings, reading gpus, plain ranks,
 } }
 
-/// What the summary and the report on memory need of one rank file.
+/// The data of one rank file for the summary and the report on memory.
 #[derive(Clone, Debug)]
 pub(crate) struct RankSummary {
     rank: Rank,

@@ -34,7 +34,7 @@ impl StepChange {
     }
 }
 
-/// What the steps of a rank took of one pool and gave back.
+/// The memory that the steps of a rank took from one pool and gave back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StepChanges {
     pub pool: Pool,
