@@ -209,6 +209,13 @@ impl Finding {
         self
     }
 
+    /// Marks the finding as one whose fix is elsewhere than the place that it names, or in several
+    /// places.
+    pub(super) fn not_local(mut self) -> Finding {
+        self.is_local = false;
+        self
+    }
+
     /// Sets the source line that causes the problem.
     pub(super) fn on_line(mut self, line: Option<SourceLine>) -> Finding {
         self.line = line;

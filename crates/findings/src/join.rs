@@ -116,18 +116,11 @@ mod tests {
     use super::super::outcome::Outcome;
     use super::*;
 
-    /// Returns the rules of some findings in the order of the report. Each finding consists of a
-    /// rule, its share of a second, whether it is capped, and whether its time is spent once. The
-    /// rule `leak` is about memory.
-    fn order(findings: &[(&'static str, u64, bool, bool)]) -> Vec<&'static str> {
-        let outcome = |&(rule, share, is_capped, is_once): &(&'static str, u64, bool, bool)| {
-            let mut finding = Finding::new(rule).bound(share * 10);
-            finding.is_once = is_once;
-            if rule == "leak" {
-                finding = finding.bytes(1, share as f64 / 100.0);
-            }
-            finding.max_severity = is_capped.then_some(Severity::Medium);
-            Outcome { found: vec![(finding, Vec::new())], ..Outcome::of(rule) }
+    /// Returns the rules of some findings in the order of the report.
+    fn order(findings: impl IntoIterator<Item = Finding>) -> Vec<String> {
+        let outcome = |finding: Finding| Outcome {
+            found: vec![(finding, Vec::new())],
+            ..Outcome::of("rule")
         };
         let ranks = [RankFindings {
             label: "rank 0".to_owned(),
@@ -139,21 +132,41 @@ mod tests {
             stolen_time: None,
             few_samples: None,
             rank_collectives: Default::default(),
-            outcomes: findings.iter().map(outcome).collect(),
+            outcomes: findings.into_iter().map(outcome).collect(),
         }];
-        joined(&ranks).iter().map(|one| one.rule).collect()
+        joined(&ranks).iter().map(|one| one.finding.what.to_string()).collect()
+    }
+
+    /// A finding that may gain this share of the time, in percent.
+    fn gains(what: &str, percent: u64) -> Finding {
+        Finding::new(what).about(what).bound(percent * 10)
+    }
+
+    fn capped(finding: Finding) -> Finding {
+        Finding { max_severity: Some(Severity::Medium), ..finding }
     }
 
     #[test]
     fn within_a_severity_larger_gains_come_first_unless_spent_once() {
         let found = [
-            ("small", 3, false, false),
-            ("larger", 4, false, false),
-            ("wait", 95, true, false),
-            ("leak", 5, false, false),
-            ("begin", 90, true, true),
-            ("high", 11, false, false),
+            gains("small", 3),
+            gains("larger", 4),
+            capped(gains("wait", 95)),
+            gains("leak", 5).bytes(1, 0.05),
+            capped(gains("begin", 90).spent_once(1000)),
+            gains("high", 11),
         ];
-        assert_eq!(order(&found), ["high", "leak", "wait", "larger", "small", "begin"]);
+        assert_eq!(order(found), ["high", "leak", "wait", "larger", "small", "begin"]);
+    }
+
+    #[test]
+    fn what_one_change_fixes_comes_before_what_must_be_built_differently() {
+        let found = [
+            gains("structure", 40),
+            gains("line", 12).local(),
+            gains("small line", 9).local(),
+            gains("late rank", 30).local(),
+        ];
+        assert_eq!(order(found), ["late rank", "line", "structure", "small line"]);
     }
 }

@@ -53,7 +53,8 @@ impl Rule for CollectiveWait {
                      send less or less often (larger buckets, gradient accumulation), and overlap \
                      it with other work (asynchronous operations).",
                 )
-                .on_line(widest(&places)),
+                .on_line(widest(&places))
+                .not_local(),
         ])
     }
 }

@@ -109,6 +109,7 @@ fn until(scene: &Scene<'_>, host: &RankHost) -> &'static str {
     match host.life.start {
         WindowStart::FirstStep => "its first step",
         WindowStart::FirstBatch => "its first batch",
+        WindowStart::AfterMpiInit => "MPI_Init returns",
         _ if until_work_ns(scene, host) > host.start_up.wall_ns => "its first work on a device",
         _ => "its imports are done",
     }

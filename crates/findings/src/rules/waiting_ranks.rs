@@ -125,7 +125,7 @@ pub(super) fn explained(
          lengths, input/output, checkpoints, a slower or busier machine.",
         line.shown()
     );
-    finding.seen(seen).advice(advice).on_line(Some(line))
+    finding.seen(seen).advice(advice).on_line(Some(line)).local()
 }
 
 /// Returns the line at which one rank spends more time than another rank, outside of collectives.

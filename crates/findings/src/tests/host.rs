@@ -4,7 +4,7 @@ use tprof_document::{Cell, Value};
 use tprof_trace::model::{Process, Sample, Span, SpanKind, Stack, Symbol, Thread, ThreadState};
 
 use super::super::tables;
-use super::job::{Job, MS, US, judged};
+use super::job::{Job, MS, US, ask, judged};
 
 const NEXT: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 
@@ -296,6 +296,66 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
 }
 
+/// Adds a stack, the innermost frame first. A frame has the names of its function, file and module.
+fn add_stack(job: &mut Job, stack: u32, functions: &[[&str; 3]]) {
+    let frames: Vec<u64> =
+        (0..functions.len()).map(|at| u64::from(stack) * 16 + at as u64).collect();
+    for (&address, names) in frames.iter().zip(functions) {
+        let [function, file, module] = names.map(|text| job.fixture.name(text));
+        let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 3, module };
+        job.fixture.writer.symbol(&symbol);
+    }
+    job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+}
+
+/// Ranks of a C program wait for each other in `MPI_Init`, and then in a collective.
+#[test]
+fn mpi_init_is_part_of_start_up() {
+    let mut job = Job::new(0, MS);
+    job.process();
+    add_stack(
+        &mut job,
+        1,
+        &[
+            ["poll", "", "libc.so.6"],
+            ["MPI_Init", "", "libmpich.so.12"],
+            ["main", "train.c", "train"],
+        ],
+    );
+    add_stack(
+        &mut job,
+        2,
+        &[
+            ["poll", "", "libc.so.6"],
+            ["MPI_Allreduce", "", "libmpich.so.12"],
+            ["main", "train.c", "train"],
+        ],
+    );
+    let wait = |time_ns, weight_ns, stack| {
+        let state = ThreadState::Poll;
+        Sample { time_ns, weight_ns, stack, state, ..Sample::default() }
+    };
+    add_stack(&mut job, 3, &[["main", "train.c", "train"]]);
+    let works = Sample {
+        time_ns: 1000 * MS,
+        weight_ns: 200 * MS,
+        stack: 3,
+        state: ThreadState::Running,
+        cpu: Some(0),
+        ..Sample::default()
+    };
+    let mut rows = vec![wait(0, 600 * MS, 1), wait(600 * MS, 200 * MS, 2), works];
+    job.fixture.writer.write(&mut rows).unwrap();
+    let file = job.fixture.finish();
+    let start_up = ask(&file, "StartUp");
+    let (found, _) = &start_up.found[0];
+    assert_eq!((found.bound_ns, found.is_once), (600 * MS, true));
+    assert!(found.seen.contains("until MPI_Init returns"), "{}", found.seen);
+    let collectives = ask(&file, "CollectiveWait");
+    assert_eq!(collectives.found[0].0.bound_ns, 200 * MS);
+    assert!(ask(&file, "BlockingIo").found.is_empty());
+}
+
 /// Builds a job of four steps of 100 ms that begins with 600 ms of imports. In the first
 /// `without_core` periods of 10 ms, its thread is ready to run but has no core.
 fn slow_to_begin(without_core: u64) -> Job {
@@ -306,21 +366,15 @@ fn slow_to_begin(without_core: u64) -> Job {
         let (start_ns, duration_ns) = ((700 + 100 * step) * MS, 100 * MS);
         job.range(start_ns, duration_ns, &name);
     }
-    let stacks: [&[(&str, &str)]; 2] = [
-        &[("_find_and_load", "<frozen importlib._bootstrap>"), ("<module>", "train.py")],
-        &[("train_step", "train.py")],
-    ];
-    for (stack, functions) in (1_u32..).zip(stacks) {
-        let frames: Vec<u64> =
-            (0..functions.len()).map(|at| u64::from(stack) * 16 + at as u64).collect();
-        for (&address, (function, file)) in frames.iter().zip(functions) {
-            let [function, file, module] =
-                [function, file, &"[python]"].map(|text| job.fixture.name(text));
-            let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 3, module };
-            job.fixture.writer.symbol(&symbol);
-        }
-        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
-    }
+    add_stack(
+        &mut job,
+        1,
+        &[
+            ["_find_and_load", "<frozen importlib._bootstrap>", "[python]"],
+            ["<module>", "train.py", "[python]"],
+        ],
+    );
+    add_stack(&mut job, 2, &[["train_step", "train.py", "[python]"]]);
     let row = |at: u64| {
         let stack = if at < 60 { 1 } else { 2 };
         let row = Sample { weight_ns: 10 * MS, stack, ..Sample::default() };

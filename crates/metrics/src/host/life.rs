@@ -22,6 +22,8 @@ pub enum WindowStart {
     /// The end of start-up. As with [`WindowStart::FirstBatch`], the window ends where Python last
     /// ran.
     AfterStartUp,
+    /// The end of `MPI_Init`, with which the start-up of an MPI rank ends.
+    AfterMpiInit,
     /// The beginning of the thread's life, because the thread runs no Python.
     Beginning,
     /// The time at which recording began, because it was off before.
@@ -37,6 +39,7 @@ impl WindowStart {
             WindowStart::FirstStep => "the first step to the last",
             WindowStart::FirstBatch => "the first batch",
             WindowStart::AfterStartUp => "the end of start-up",
+            WindowStart::AfterMpiInit => "the end of MPI_Init",
             WindowStart::Beginning => "its beginning",
             WindowStart::Recording => "the beginning of the recording",
             WindowStart::Cycle => "the beginning of the cycle to its end",
@@ -50,8 +53,8 @@ pub struct ThreadLife {
     /// The whole life of the thread.
     pub whole: Interval,
     /// The time from the beginning to the first step or batch. If there is neither, the
-    /// interpreter's start and imports. Empty if the thread runs no Python, or if its beginning was
-    /// not recorded.
+    /// interpreter's start, imports and `MPI_Init`. Empty if the thread has none of these, or if
+    /// its beginning was not recorded.
     pub start_up: Interval,
     /// The judged time of the thread.
     pub window: Interval,
@@ -72,12 +75,11 @@ impl ThreadLife {
         let first_ns = rows.first().map_or(driver.start_ns, began);
         let whole = Interval::new(driver.start_ns.min(first_ns), driver.end_ns);
         let phases: Vec<RowPhase> = rows.iter().map(|row| RowPhase::of(row, trace)).collect();
-        let start_up_end = end_of_start_up(rows, &phases).clamp(whole.start, whole.end);
         let has_python = phases.iter().any(RowPhase::is_python);
-        let start_up = match has_python {
-            true => Interval::new(whole.start, start_up_end),
-            false => Interval::new(whole.start, whole.start),
-        };
+        let imports_end = if has_python { end_of_start_up(rows, &phases) } else { 0 };
+        let connected = end_of_mpi_init(rows, trace);
+        let start_up_end = imports_end.max(connected).clamp(whole.start, whole.end);
+        let start_up = Interval::new(whole.start, start_up_end);
         // The end of the interpreter and of libraries isn't part of the job's work.
         let last = rows.iter().zip(&phases).filter(|(_, phase)| phase.is_python());
         let last_ns = last.map(|(row, _)| ended(row)).max();
@@ -92,6 +94,9 @@ impl ThreadLife {
             (_, Some((row, _))) => {
                 let from = began(row).max(start_up.end);
                 (WindowStart::FirstBatch, Interval::new(from, end_ns))
+            }
+            _ if connected > imports_end => {
+                (WindowStart::AfterMpiInit, Interval::new(start_up.end, end_ns))
             }
             _ if has_python => (WindowStart::AfterStartUp, Interval::new(start_up.end, end_ns)),
             _ => (WindowStart::Beginning, whole),
@@ -244,6 +249,16 @@ pub(super) fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
         }
     }
     end_ns
+}
+
+/// Returns the time at which the thread was last seen in `MPI_Init`, or 0. The ranks wait for each
+/// other there, and none has begun to work.
+fn end_of_mpi_init(rows: &[Sample], trace: &CpuTrace) -> u64 {
+    let connects = |row: &&Sample| {
+        let stack = trace.stack(row.process, row.stack);
+        stack.functions.iter().any(|id| trace.names.get(*id).starts_ranks())
+    };
+    rows.iter().filter(connects).map(ended).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -73,6 +73,13 @@ impl Func {
             })
     }
 
+    /// Whether the function connects the ranks of an MPI job before its work begins (`MPI_Init`,
+    /// `MPI_Init_thread`).
+    pub fn starts_ranks(&self) -> bool {
+        self.layer == Layer::Native
+            && (self.name.starts_with("MPI_Init") || self.name.starts_with("PMPI_Init"))
+    }
+
     /// Whether the function belongs to a database that runs within the process.
     pub fn is_of_database(&self) -> bool {
         self.layer == Layer::Native && DATABASES.iter().any(|name| self.module.contains(name))

@@ -100,9 +100,6 @@ const COLLECTORS: [&str; 6] = [
 const GC_ALLOCATORS: [&str; 4] =
     ["_PyObject_GC_New", "_PyObject_GC_NewVar", "_PyObject_GC_Malloc", "PyType_GenericAlloc"];
 
-/// Beginnings of the names of functions that start ranks. They look like collectives, but are not
-/// collectives of the job.
-const NOT_COLLECTIVES: [&str; 2] = ["MPI_Init", "PMPI_Init"];
 /// Beginnings of the names of collectives' functions.
 const COLLECTIVES: [&str; 9] =
     ["MPI_", "PMPI_", "MPIR_", "MPID", "ompi_", "opal_progress", "nccl", "pncc", "horovod::"];
@@ -238,8 +235,7 @@ pub(super) fn waits_for_device(frames: &[&Func]) -> bool {
 
 /// Whether the stack contains a collective.
 pub(super) fn is_collective(frames: &[&Func]) -> bool {
-    let starts = |func: &&Func| NOT_COLLECTIVES.iter().any(|start| func.name.starts_with(start));
-    if frames.iter().copied().any(|func| func.layer == Layer::Native && starts(&func)) {
+    if frames.iter().any(|func| func.starts_ranks()) {
         return false;
     }
     let user = frames.iter().filter(|func| func.layer != Layer::Kernel);
