@@ -2,7 +2,8 @@
 //! how far the registration has come, which a forked child must know, and which callbacks PyTorch
 //! calls now. It calls that of the operators only while recording is on, and only in steps whose
 //! operators are recorded ([`set_paused`]). It calls that of the ranges only while recording is on in
-//! the session, or if steps must be counted.
+//! the session, or if steps must be counted; usually it is registered only while a range begins
+//! (`operators/range_requests.rs`).
 //!
 //! For each operator with a callback, PyTorch makes an object and copies inputs into it. That takes
 //! a third of the time of small operators, even if the callback does nothing. And as long as there is
@@ -115,10 +116,13 @@ pub enum Switching {
 pub type Add = extern "C" fn() -> u64;
 
 /// Called when the callbacks of operators and of ranges were registered with these handles, by
-/// these functions. Without `how`, PyTorch always calls them.
-pub fn registered(callbacks: [(u64, Add); 2], how: Option<Switching>) {
+/// these functions. Without `how`, PyTorch always calls them. `ranges` is `None` if the callback of
+/// ranges is registered only while a range begins.
+pub fn registered(operators: (u64, Add), ranges: Option<(u64, Add)>, how: Option<Switching>) {
     let (take, enable, switchable) = match how {
-        Some(Switching::Remove(remove)) => (remove as usize, 0, OPERATORS | RANGES),
+        Some(Switching::Remove(remove)) => {
+            (remove as usize, 0, OPERATORS | if ranges.is_some() { RANGES } else { 0 })
+        }
         Some(Switching::Disable(disable, enable)) => (disable as usize, enable as usize, OPERATORS),
         None => (0, 0, 0),
     };
@@ -130,7 +134,11 @@ pub fn registered(callbacks: [(u64, Add); 2], how: Option<Switching>) {
     // so [`drop_callbacks`] runs before the list is destroyed. In a program that is linked with
     // PyTorch, this library's own destructor runs first.
     if forget_at_exit() {
-        for (callback, (handle, add)) in CALLBACKS.iter().zip(callbacks) {
+        for (callback, (handle, add)) in CALLBACKS
+            .iter()
+            .zip([Some(operators), ranges])
+            .filter_map(|(of, known)| Some((of, known?)))
+        {
             callback.add.store(add as usize, Relaxed);
             callback.handle.store(handle, Release);
         }
@@ -190,6 +198,17 @@ fn wanted() -> u32 {
     (u32::from(operators) * OPERATORS) | (u32::from(ranges) * RANGES)
 }
 
+/// Whether PyTorch must call the callback of ranges for a range that begins now.
+pub fn wants_ranges() -> bool {
+    are_registered() && wanted() & RANGES != 0
+}
+
+/// Whether callbacks were registered, and may still be used.
+fn are_registered() -> bool {
+    let [operators, _] = &CALLBACKS;
+    operators.handle.load(Acquire) != 0
+}
+
 /// The callbacks that PyTorch must not call now.
 #[inline(always)]
 fn unwanted() -> u32 {
@@ -240,7 +259,7 @@ impl Switch {
         PROCESS.store(state::PID.load(Relaxed), Relaxed);
         PHASE.compare_exchange(phase::DONE, phase::REGISTERS, AcqRel, Relaxed).ok()?;
         let switch = Switch;
-        CALLBACKS.iter().all(|of| of.handle.load(Acquire) != 0).then_some(switch)
+        are_registered().then_some(switch)
     }
 
     /// Makes PyTorch call a callback, or stop calling it. The functions for this must be known.
@@ -340,7 +359,8 @@ mod tests {
             set_phase(phase::NONE);
             assert!(begin());
             let handles = HANDLES.each_ref().map(|of| of.load(SeqCst));
-            registered([(handles[0], add_operators), (handles[1], add_ranges)], Some(how));
+            let ranges_too = Some((handles[1], add_ranges as Add));
+            registered((handles[0], add_operators), ranges_too, Some(how));
             set_phase(phase::DONE);
             for _ in 0..500 {
                 assert_eq!(settle(off::SESSION | off::UNCOUNTED), ranges);
@@ -351,7 +371,16 @@ mod tests {
         }
         assert_eq!(HANDLES.each_ref().map(|of| of.load(SeqCst)), [1501, 2501]);
         assert_eq!(REPEATED.load(SeqCst), 0);
+        // Without a callback of ranges that stays, only that of operators is switched.
+        let handle = HANDLES[0].load(SeqCst);
+        registered((handle, add_operators), None, Some(Switching::Remove(take)));
+        set_phase(phase::DONE);
+        assert_eq!(settle(off::SESSION | off::UNCOUNTED), RANGES);
+        assert!(!wants_ranges());
+        assert_eq!(settle(0), OPERATORS | RANGES);
+        assert!(wants_ranges());
         drop_callbacks();
+        assert!(!wants_ranges());
         set_phase(phase::NONE);
         SWITCHABLE.store(0, SeqCst);
         state::REGION.store(core::ptr::null_mut(), SeqCst);

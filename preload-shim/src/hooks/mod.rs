@@ -13,3 +13,4 @@ mod process;
 mod python;
 mod seccomp;
 mod thread;
+mod torch;

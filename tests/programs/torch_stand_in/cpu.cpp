@@ -5,6 +5,7 @@
 // -DTHROWS: the function that finds the inputs throws an exception.
 // -DMISSING: callbacks cannot be registered.
 // -DWITHOUT_SWITCH: callbacks can neither be disabled nor removed. -DOLD_LIST: they can only be disabled.
+// -DDIRECT: a range finds its callbacks without a call that other libraries can interpose.
 // -DFORKS=1, -DFORKS=2: forks a child while another thread registers callbacks: before PyTorch is
 // called for that, or within that call. The child looks up the entry of a module, as Python does; the
 // first child also runs steps.
@@ -67,8 +68,18 @@ template <> TypePtr IValue::TagType<Type>::get(const IValue &value) {
 } // namespace c10
 using c10::IValue;
 
+#if defined WITHOUT_SWITCH || defined OLD_LIST
+#define DIRECT
+#endif
+
 namespace at {
+enum class RecordScope : uint8_t {};
 struct RecordFunction {
+#ifndef DIRECT
+    RecordFunction() {}
+    explicit RecordFunction(RecordScope scope);
+    ~RecordFunction();
+#endif
     char step[96] = {};
     bool called = false, valid = true;
     char contexts[54] = {};
@@ -96,6 +107,7 @@ struct Entry {
 };
 // Number of operators for which PyTorch makes an object, because they have a callback.
 int observed = 0;
+uint64_t last_handle = 0;
 std::mutex mutex;
 bool is_gone = false;
 // An object that is destroyed last and then allocates, when PyTorch's list of callbacks is gone.
@@ -108,19 +120,42 @@ struct Last {
 struct Entries : std::vector<Entry> {
     ~Entries() { is_gone = true; }
 } entries;
+thread_local std::vector<Entry> of_thread;
+
+using Callbacks = std::vector<RecordFunctionCallback>;
+Callbacks callbacks_of(int scope) {
+    // PyTorch holds no lock either while it calls callbacks.
+    std::lock_guard<std::mutex> guard(mutex);
+    Callbacks found;
+    for (auto *list : {static_cast<std::vector<Entry> *>(&entries), &of_thread})
+        for (auto &entry : *list)
+            if (entry.enabled && entry.callback.scopes[scope]) found.push_back(entry.callback);
+    return found;
+}
+} // namespace
+
+#ifndef DIRECT
+struct StepCallbacks {
+    Callbacks callbacks;
+};
+StepCallbacks getStepCallbacks(RecordScope scope);
+StepCallbacks getStepCallbacks(RecordScope scope) { return {callbacks_of((int)scope)}; }
+RecordFunction::RecordFunction(RecordScope scope) { getStepCallbacks(scope); }
+RecordFunction::~RecordFunction() {}
+static Callbacks of_range() { return getStepCallbacks((RecordScope)7).callbacks; }
+#else
+static Callbacks of_range() { return callbacks_of(7); }
+#endif
+
+namespace {
 
 struct Running {
     RecordFunction function;
-    std::vector<RecordFunctionCallback> callbacks;
+    Callbacks callbacks;
     Running(int scope, const char *name, int64_t sequence, const std::vector<IValue> &inputs) {
         function.text = name;
         function.sequence = sequence;
-        {
-            // PyTorch holds no lock either while it calls callbacks.
-            std::lock_guard<std::mutex> guard(mutex);
-            for (auto &entry : entries)
-                if (entry.enabled && entry.callback.scopes[scope]) callbacks.push_back(entry.callback);
-        }
+        callbacks = scope == 7 ? of_range() : callbacks_of(scope);
         observed += scope != 7 && !callbacks.empty();
         for (auto &callback : callbacks) {
             function.inputs = callback.inputs ? inputs.data() : nullptr;
@@ -170,12 +205,20 @@ static void fork_beside(int) {}
 #ifndef MISSING
 uint64_t addGlobalCallback(RecordFunctionCallback callback);
 uint64_t addGlobalCallback(RecordFunctionCallback callback) {
-    static uint64_t last = 0;
     if (is_gone) abort();
     std::lock_guard<std::mutex> guard(mutex);
     fork_beside(2);
-    entries.push_back({callback, true, ++last});
-    return last;
+    entries.push_back({callback, true, ++last_handle});
+    return last_handle;
+}
+#endif
+#ifndef DIRECT
+uint64_t addThreadLocalCallback(RecordFunctionCallback callback);
+uint64_t addThreadLocalCallback(RecordFunctionCallback callback) {
+    if (is_gone) abort();
+    std::lock_guard<std::mutex> guard(mutex);
+    of_thread.push_back({callback, true, ++last_handle});
+    return last_handle;
 }
 #endif
 #ifndef WITHOUT_SWITCH
@@ -186,13 +229,15 @@ static Entries::iterator entry_of(uint64_t handle) {
 }
 // Older versions have no getStepCallbacks, and callbacks can't be removed safely there.
 #ifndef OLD_LIST
-enum class RecordScope : uint8_t;
+#ifdef DIRECT
 void getStepCallbacks(RecordScope);
 void getStepCallbacks(RecordScope) {}
+#endif
 void removeCallback(uint64_t handle);
 void removeCallback(uint64_t handle) {
     if (is_gone) abort();
     std::lock_guard<std::mutex> guard(mutex);
+    if (!of_thread.empty() && of_thread.back().handle == handle) return of_thread.pop_back();
     entries.erase(entry_of(handle));
 }
 #endif

@@ -20,9 +20,11 @@ mod callbacks;
 mod cpp_call;
 mod layout;
 mod open;
+mod range_requests;
 mod register;
 mod sizes;
 mod step_sampling;
 
 pub use open::ended;
+pub use range_requests::step_callbacks;
 pub use register::{register_callbacks, unloaded};

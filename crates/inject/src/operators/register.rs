@@ -7,7 +7,7 @@
 //! hold when a thread begins, since another thread may be in `dlopen`.
 
 use super::callbacks::{self, EndCallback, StartCallback};
-use super::layout;
+use super::{layout, range_requests};
 use crate::block::Thread;
 use crate::loaded::{self, Loaded};
 use crate::pytorch_registration::{self, Add, ByHandle, Switching, phase};
@@ -33,6 +33,8 @@ struct RecordFunctionCallback {
 
 /// Address of `at::addGlobalCallback` in the library with which the callbacks are registered.
 static ADD: AtomicUsize = AtomicUsize::new(0);
+/// Address of `at::addThreadLocalCallback`; 0 if that library lacks it.
+static ADD_OF_THREAD: AtomicUsize = AtomicUsize::new(0);
 /// 1 if the operators' callback reads the sizes of inputs.
 static WITH_SIZES: AtomicU32 = AtomicU32::new(0);
 /// 1 if the ranges' callback reads autograd's sequence numbers.
@@ -92,8 +94,19 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     WITH_SIZES.store(u32::from(with_sizes), Relaxed);
     WITH_NUMBERS.store(u32::from(layout.is_ok()), Relaxed);
     pytorch_registration::set_phase(phase::REGISTERS);
-    let callbacks = [add_operators as Add, add_ranges].map(|add| (add(), add));
-    pytorch_registration::registered(callbacks, switching(torch));
+    let switching = switching(torch);
+    let operators = (add_operators(), add_operators as Add);
+    let of_thread = torch.function(c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE");
+    ADD_OF_THREAD.store(of_thread.unwrap_or(0), Relaxed);
+    let ranges = match switching {
+        Some(Switching::Remove(remove))
+            if of_thread.is_some() && range_requests::begin(torch, remove) =>
+        {
+            None
+        }
+        _ => Some((add_ranges(), add_ranges as Add)),
+    };
+    pytorch_registration::registered(operators, ranges, switching);
     let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
     say(note::ARMED, u64::from(recorded));
 }
@@ -104,22 +117,32 @@ extern "C" fn add_operators() -> u64 {
     let with_sizes = WITH_SIZES.load(Relaxed) != 0;
     let start = if with_sizes { callbacks::with_sizes } else { callbacks::operator };
     let operators = callback(start as StartCallback, callbacks::end, |scope| scope != USER_SCOPE);
-    add_callback(RecordFunctionCallback { needs_inputs: with_sizes, ..operators })
+    add_callback(&ADD, RecordFunctionCallback { needs_inputs: with_sizes, ..operators })
 }
 
 /// Does the same for the ranges' callback.
 extern "C" fn add_ranges() -> u64 {
-    let needs_inputs = WITH_NUMBERS.load(Relaxed) != 0;
-    let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
-    add_callback(RecordFunctionCallback { needs_inputs, ..ranges })
+    add_callback(&ADD, ranges())
 }
 
-fn add_callback(callback: RecordFunctionCallback) -> u64 {
-    // SAFETY: `ADD` is the address of `at::addGlobalCallback`, which has this type and takes the
-    // structure by value.
+/// Gives PyTorch the ranges' callback for the current thread only, and returns PyTorch's handle of
+/// it.
+pub(super) fn add_ranges_of_thread() -> u64 {
+    add_callback(&ADD_OF_THREAD, ranges())
+}
+
+fn ranges() -> RecordFunctionCallback {
+    let needs_inputs = WITH_NUMBERS.load(Relaxed) != 0;
+    let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
+    RecordFunctionCallback { needs_inputs, ..ranges }
+}
+
+/// `add` holds the address of `at::addGlobalCallback` or `at::addThreadLocalCallback`.
+fn add_callback(add: &AtomicUsize, callback: RecordFunctionCallback) -> u64 {
+    // SAFETY: both functions have this type, and take the structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 =
-            core::mem::transmute(ADD.load(Relaxed));
+            core::mem::transmute(add.load(Relaxed));
         add(callback)
     }
 }
@@ -164,6 +187,7 @@ fn callback(
 /// Called when code was unloaded. If PyTorch was unloaded, it may be loaded and registered again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
+    range_requests::unloaded();
     if pytorch_registration::current_phase() == phase::DONE && !loaded::is_loaded(ADD.load(Relaxed))
     {
         pytorch_registration::drop_callbacks();
