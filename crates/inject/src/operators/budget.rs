@@ -1,7 +1,7 @@
 //! Measures what share of a thread's time is spent on recording operators, and records fewer steps
 //! if the share is too large.
 //!
-//! Under [`mode::AUTO`], recording operators may cost at most a hundredth of a thread's time. If
+//! Under [`mode::AUTO`], recording operators may cost at most a 200th of a thread's time. If
 //! recording all steps costs more, only [some steps](super::step_sampling) are recorded. The ticks
 //! of tprof's callbacks are measured for each 32nd operator. PyTorch's own part, which exists only
 //! while a callback is enabled, costs three times as much (docs/operators.md). If a schedule
@@ -21,15 +21,15 @@ const EACH: u64 = 32;
 /// they take. With fewer operators, a single slow callback would have too much weight.
 const WINDOW: u64 = 1 << 13;
 /// The share of a thread's time that operators may cost: one part in this many.
-const SHARE: u64 = 100;
+const SHARE: u64 = 200;
 /// The cost of PyTorch's and tprof's parts together, as a multiple of tprof's part.
 const PARTS: u64 = 4;
 /// A callback that takes longer, about 10 us, was interrupted or waited for the collector. Waits
 /// are counted separately.
 const LONGEST: u64 = 1 << 15;
-/// One step in this many is recorded at the least. Recording all operators can't cost more than all
+/// One step in this many is recorded at the least. Recording all operators can't cost more than half
 /// of a thread's time, so this always meets the share.
-const FEWEST: u64 = SHARE;
+const FEWEST: u64 = 100;
 
 /// Returns the clock if the operator that is beginning is measured, otherwise 0.
 #[inline(always)]

@@ -75,7 +75,7 @@ impl Recorded {
                 // because some are missing by then.
                 self.mode = "steps";
                 self.why = Some(format!(
-                    "those of all steps take {percent:.1} % of a thread's time, and more than 1 % is \
+                    "those of all steps take {percent:.1} % of a thread's time, and more than 0.5 % is \
                      too much: {steps} are recorded, where an optimizer, a data loader or \
                      torch.profiler marks steps; --operators names records them all"
                 ));
