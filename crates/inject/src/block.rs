@@ -115,6 +115,8 @@ const _: () = assert!(core::mem::offset_of!(Thread, stamp) == 0);
 impl Thread {
     /// Offset of the `fast_stamp`, which the fast path reads with one instruction.
     pub const FAST_STAMP: usize = core::mem::offset_of!(Thread, fast_stamp);
+    /// Offset of the address of the thread's slot.
+    pub const SLOT: usize = core::mem::offset_of!(Thread, slot);
 
     /// This thread's block.
     ///

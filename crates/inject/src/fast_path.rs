@@ -1,14 +1,17 @@
 //! The fast path of the allocator's hooks, which nearly every block takes under `--mem sampled`.
 //!
-//! It only counts a block that isn't sampled, with some 30 instructions that call no function and
-//! save no register. While recording is off it updates only live bytes, so that they are right when
+//! It only counts a block that isn't sampled, with instructions that call no function and save no
+//! register. While recording is off it updates only live bytes, so that they are right when
 //! recording is on again. The slow path, [`crate::heap`], handles the rest: threads that have not
 //! recorded yet, other modes, blocks that are mappings of their own, and samples.
+//!
+//! `malloc`, `calloc` and `free` do the same in assembly while recording is on
+//! (`preload-shim/src/hooks/heap.rs`), in ten instructions fewer, and come here otherwise.
 
 use crate::arch;
 use crate::block::Thread;
 use crate::sampled_blocks::is_candidate;
-use crate::sampling::{self, flush, is_to_flush};
+use crate::sampling::{self, settle};
 use crate::{heap, state};
 use core::mem::offset_of;
 use tprof_wire::record::Kind;
@@ -66,10 +69,10 @@ pub unsafe extern "C" fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: 
                 return sampled(block, bytes, sp, fp, thread, usable);
             }
         }
-        arch::add::<{ offset_of!(ThreadSlot, live_delta) }>(slot, usable);
-    }
-    if is_to_flush(slot) {
-        return flushed(block, thread);
+        if arch::subtract_to_negative::<{ offset_of!(ThreadSlot, room_to_allocate) }>(slot, usable)
+        {
+            return settled(block, thread);
+        }
     }
     block
 }
@@ -84,9 +87,10 @@ unsafe extern "C" fn allocated_slow(block: *mut u8, bytes: usize, sp: usize, fp:
     opaque(block)
 }
 
+/// Records a sampled block, and returns it.
 #[cold]
 #[inline(never)]
-extern "C" fn sampled(
+pub extern "C" fn sampled(
     block: *mut u8,
     bytes: usize,
     sp: usize,
@@ -99,10 +103,11 @@ extern "C" fn sampled(
     opaque(block)
 }
 
+/// Called for a block that used up the thread's room to allocate. Returns the block.
 #[cold]
 #[inline(never)]
-extern "C" fn flushed(block: *mut u8, thread: &Thread) -> *mut u8 {
-    flush(thread);
+pub extern "C" fn settled(block: *mut u8, thread: &Thread) -> *mut u8 {
+    settle(thread);
     opaque(block)
 }
 
@@ -117,8 +122,8 @@ fn opaque(block: *mut u8) -> *mut u8 {
 pub enum Freeing {
     /// The block is counted.
     Done,
-    /// The block is counted, and [`flush_own`] is due.
-    Flush,
+    /// The block is counted, and [`settle_own`] is due.
+    Settle,
     /// The block is not counted yet: [`heap::freeing`] counts it.
     SlowPath,
 }
@@ -143,16 +148,18 @@ pub unsafe fn freeing(block: *mut u8) -> Freeing {
         if thread.is_on() {
             arch::increment::<{ offset_of!(ThreadSlot, frees) }>(slot);
         }
-        arch::subtract::<{ offset_of!(ThreadSlot, live_delta) }>(slot, usable);
+        match arch::subtract_to_negative::<{ offset_of!(ThreadSlot, room_to_free) }>(slot, usable) {
+            true => Freeing::Settle,
+            false => Freeing::Done,
+        }
     }
-    if is_to_flush(slot) { Freeing::Flush } else { Freeing::Done }
 }
 
-/// Adds this thread's live bytes to the process's total.
+/// Called when a block used up the thread's room to free.
 #[cold]
 #[inline(never)]
-pub fn flush_own() {
+pub fn settle_own() {
     if let Some(thread) = thread() {
-        flush(thread);
+        settle(thread);
     }
 }

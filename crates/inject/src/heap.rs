@@ -239,7 +239,7 @@ mod tests {
             freeing(BLOCK);
             assert!(reallocating(BLOCK).is_none());
         }
-        assert_eq!(thread.slot().live_delta.load(SeqCst), 0);
+        assert_eq!(thread.slot().live_delta(), 0);
         process.header().start_session();
         assert!(!HOT.is_uncounted() && !process.header().is_balanced());
     }

@@ -4,7 +4,7 @@
 
 use crate::state::HOT;
 use crate::sys;
-use crate::tables::{self, SAMPLED_BLOCKS_BYTES};
+use crate::tables::{self, SAMPLED_BLOCKS as MEMORY, SAMPLED_BLOCKS_BYTES};
 use tprof_wire::hash::spread;
 use tprof_wire::sync::{AtomicU8, AtomicUsize, Ordering::*};
 
@@ -28,37 +28,44 @@ struct SampledBlocks {
 
 const _: () = assert!(size_of::<SampledBlocks>() == SAMPLED_BLOCKS_BYTES);
 
-/// Hashes an address. Only the highest bits of the result depend on all bits of the address.
-#[inline(always)]
-fn hash(address: usize) -> u64 {
-    spread(address as u64)
-}
+/// What the pointer in [`HOT`] leads to until the set is mapped: a filter that no block passes. So
+/// hooks needn't ask whether there is a set.
+pub static NOTHING: [AtomicU8; FILTER] = [const { AtomicU8::new(0) }; FILTER];
+
+/// The low half of an address is multiplied by this number to choose filter bytes.
+pub const FILTER_FACTOR: u32 = 0x9e37_79b1;
+/// The highest bits of the product are the first filter byte: the product is shifted by this.
+pub const FIRST_SHIFT: u32 = 32 - FILTER.ilog2();
+/// Bits of the product, shifted by this, choose the second filter byte within the same cache line.
+pub const SECOND_SHIFT: u32 = 10;
+/// The bits that the two filter bytes' indices may differ in, but for the lowest, which differs.
+pub const WITHIN_LINE: u32 = 62;
 
 #[inline(always)]
 fn table() -> Option<&'static SampledBlocks> {
-    // SAFETY: `sampled_blocks` is null, or the address of a zeroed mapping of that size. `map` and
+    // SAFETY: the pointer is null, or the address of a zeroed mapping of that size. `map` and
     // `tables::map` set it, and nothing unmaps it.
-    unsafe { HOT.sampled_blocks.load(Acquire).cast::<SampledBlocks>().as_ref() }
+    unsafe { MEMORY.load(Acquire).cast::<SampledBlocks>().as_ref() }
 }
 
-/// The two filter bytes of a hash, in one cache line. With 16,384 bytes and 2,000 sampled blocks, a
-/// check of one filter byte passes one in eight of the blocks that are not in the set. A check of
-/// both bytes passes one in twenty.
+/// The two filter bytes of an address, in one cache line. With 16,384 bytes and 2,000 sampled
+/// blocks, a check of one filter byte passes one in eight of the blocks that are not in the set. A
+/// check of both bytes passes one in twenty. `preload-shim`'s `free` computes the same.
 #[inline(always)]
-fn filters(hash: u64) -> [usize; 2] {
-    const WITHIN_LINE: usize = 63;
-    let first = (hash >> (64 - FILTER.ilog2())) as usize;
-    // The XOR operand is odd, so the second byte differs from the first.
-    [first, first ^ ((hash >> 40) as usize & WITHIN_LINE | 1)]
+fn filters(address: usize) -> [usize; 2] {
+    let product = (address as u32).wrapping_mul(FILTER_FACTOR);
+    let first = (product >> FIRST_SHIFT) as usize;
+    [first, first ^ ((product >> SECOND_SHIFT & WITHIN_LINE) + 1) as usize]
 }
 
 /// Whether a block may be in the set. For most blocks outside the set, the answer takes one load.
 #[inline(always)]
 pub fn is_candidate(address: usize) -> bool {
-    table().is_some_and(|table| {
-        let [first, second] = filters(hash(address));
-        table.filter[first].load(Relaxed) != 0 && table.filter[second].load(Relaxed) != 0
-    })
+    let filter = HOT.filter.load(Acquire).cast::<[AtomicU8; FILTER]>();
+    // SAFETY: the pointer is that of `NOTHING`, or of the filter with which `SampledBlocks` begins.
+    let filter = unsafe { &*filter };
+    let [first, second] = filters(address);
+    filter[first].load(Relaxed) != 0 && filter[second].load(Relaxed) != 0
 }
 
 #[cold]
@@ -67,19 +74,24 @@ fn map() {
     // Linux before 4.14 can't zero memory in a forked child. A child there still has its parent's
     // set and records frees of its parent's blocks. The collector ignores them, since it doesn't
     // know these blocks.
-    if HOT.sampled_blocks.load(Acquire).is_null()
+    if MEMORY.load(Acquire).is_null()
         && let Some(new) = sys::map_anonymous(size_of::<SampledBlocks>())
-        && HOT.sampled_blocks.compare_exchange(core::ptr::null_mut(), new, AcqRel, Acquire).is_err()
+        && MEMORY.compare_exchange(core::ptr::null_mut(), new, AcqRel, Acquire).is_err()
     {
         // SAFETY: another thread's mapping was published first, so no thread uses this one.
         unsafe { sys::unmap(new, size_of::<SampledBlocks>()) };
+    }
+    let memory = MEMORY.load(Acquire);
+    if !memory.is_null() {
+        HOT.filter.store(memory, Release);
     }
 }
 
 impl SampledBlocks {
     /// The entries that an address may occupy.
-    fn places(&self, hash: u64) -> impl Iterator<Item = &AtomicUsize> {
-        let hash = (hash >> 40) as usize;
+    fn places(&self, address: usize) -> impl Iterator<Item = &AtomicUsize> {
+        // Only the highest bits of the hash depend on all bits of the address.
+        let hash = (spread(address as u64) >> 40) as usize;
         let buckets = [hash & (FIRST - 1), FIRST + (hash & (BUCKETS - 1))];
         buckets.into_iter().filter_map(|bucket| self.table.get(bucket)).flatten()
     }
@@ -87,14 +99,13 @@ impl SampledBlocks {
 
 /// Inserts a block's address. Returns false if both of its buckets are full or there is no memory.
 pub fn insert(address: usize) -> bool {
-    if HOT.sampled_blocks.load(Relaxed).is_null() {
+    if core::ptr::eq(HOT.filter.load(Relaxed), (&raw const NOTHING).cast()) {
         map();
     }
     let Some(table) = table() else { return false };
-    let h = hash(address);
-    for place in table.places(h) {
+    for place in table.places(address) {
         if place.load(Relaxed) == 0 && place.compare_exchange(0, address, AcqRel, Relaxed).is_ok() {
-            for count in filters(h).map(|at| &table.filter[at]) {
+            for count in filters(address).map(|at| &table.filter[at]) {
                 let _ = count.fetch_update(AcqRel, Relaxed, |n| n.checked_add(1));
             }
             return true;
@@ -106,12 +117,11 @@ pub fn insert(address: usize) -> bool {
 /// Removes a block's address. Returns whether it was in the set.
 pub fn remove(address: usize) -> bool {
     let Some(table) = table() else { return false };
-    let h = hash(address);
-    for place in table.places(h) {
+    for place in table.places(address) {
         if place.load(Relaxed) == address
             && place.compare_exchange(address, 0, AcqRel, Relaxed).is_ok()
         {
-            for count in filters(h).map(|at| &table.filter[at]) {
+            for count in filters(address).map(|at| &table.filter[at]) {
                 // A count that reached 255 no longer counts exactly, so it is never decremented.
                 let less = |n: u8| (n < 255).then(|| n.saturating_sub(1));
                 let _ = count.fetch_update(AcqRel, Relaxed, less);
@@ -182,7 +192,7 @@ mod tests {
         let _alone = crate::testing::alone();
         let address = 0x6300_0000;
         assert!(insert(address));
-        let bytes = filters(hash(address)).map(|at| &table().unwrap().filter[at]);
+        let bytes = filters(address).map(|at| &table().unwrap().filter[at]);
         let before = bytes.map(|byte| byte.load(Relaxed));
         bytes.iter().for_each(|byte| byte.store(254, Relaxed));
         assert!(insert(address) && insert(address));
@@ -196,7 +206,7 @@ mod tests {
     #[test]
     fn the_two_filter_bytes_of_an_address_are_different_and_in_one_line() {
         for address in (0..100_000usize).map(|at| at * 16) {
-            let [first, second] = filters(hash(address));
+            let [first, second] = filters(address);
             assert!(first != second && first / 64 == second / 64 && first < FILTER);
         }
     }

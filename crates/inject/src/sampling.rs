@@ -9,12 +9,12 @@ use crate::block::Thread;
 use crate::sampled_blocks::{insert, is_candidate, remove};
 use crate::{arch, ring, stacks, state};
 use tprof_wire::record::Kind;
-use tprof_wire::region::{ThreadSlot, mem_mode};
+use tprof_wire::region::mem_mode;
 use tprof_wire::sync::{AtomicU32, Ordering::*};
 
-/// A thread adds its change of live bytes to the process's total once it exceeds this many bytes.
-/// So the peak is exact to within this many bytes per thread.
-const FLUSH_BYTES: i64 = 64 << 10;
+/// The most bytes that a thread may allocate, or free, before it calls [`settle`]. So the total and
+/// its peak are exact to within this many bytes per thread.
+const ROOM: i64 = 64 << 10;
 
 /// How to read a block's usable size: 0 while undecided, then [`BY_HEADER`] or [`BY_CALL`].
 static USABLE: AtomicU32 = AtomicU32::new(0);
@@ -139,32 +139,26 @@ fn add(
     kept
 }
 
-/// Changes this thread's live bytes, and adds them to the process's total once they exceed
-/// `FLUSH_BYTES`.
+/// Changes this thread's live bytes.
 #[inline(always)]
 pub fn add_live(thread: &Thread, delta: i64) {
-    // An addition and a load are 2 ns faster than one exchange. A signal handler that runs between
-    // the two can only make the loaded sum newer, which does no harm.
     let slot = thread.slot();
-    arch::add_local_signed(&slot.live_delta, delta);
-    if is_to_flush(slot) {
-        flush(thread);
+    let room = if delta < 0 { &slot.room_to_free } else { &slot.room_to_allocate };
+    // A subtraction and a load are 2 ns faster than one exchange. A signal handler that runs between
+    // the two can only make the loaded value newer, which does no harm.
+    arch::add_local_signed(room, -delta.abs());
+    if room.load(Relaxed) < 0 {
+        settle(thread);
     }
 }
 
-/// Whether a thread must add its live bytes to the process's total.
-#[inline(always)]
-pub fn is_to_flush(slot: &ThreadSlot) -> bool {
-    (slot.live_delta.load(Relaxed) + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64
-}
-
-/// The live bytes of the process, exact to within `FLUSH_BYTES` for each other thread; `None` if
+/// The live bytes of the process, exact to within `ROOM` for each other thread; `None` if
 /// they are not counted.
 pub fn live_bytes(thread: &Thread) -> Option<u64> {
     if state::MEM_MODE.load(Relaxed) != mem_mode::SAMPLED {
         return None;
     }
-    let own = thread.slot().live_delta.load(Relaxed);
+    let own = thread.slot().live_delta();
     let header = state::header().filter(|header| header.is_balanced())?;
     let live = header.live_bytes.load(Relaxed).saturating_add(own);
     // The sum may be negative: this thread may have freed a block whose allocation another thread
@@ -172,12 +166,33 @@ pub fn live_bytes(thread: &Thread) -> Option<u64> {
     Some(u64::try_from(live).unwrap_or(0))
 }
 
-/// Adds this thread's live bytes to the process's total, and updates the peak.
+/// Called when a thread has used up the room to allocate or to free. If its live bytes have changed
+/// much since the last time, adds the change to the process's total. Makes room again.
+///
+/// Rooms are changed by additions only, so that nothing is lost if a signal handler allocates
+/// meanwhile.
 #[cold]
 #[inline(never)]
-pub fn flush(thread: &Thread) {
+pub fn settle(thread: &Thread) {
+    let slot = thread.slot();
+    let (to_allocate, to_free) =
+        (slot.room_to_allocate.load(Relaxed), slot.room_to_free.load(Relaxed));
+    let delta = to_free - to_allocate;
+    if delta.abs() < ROOM / 2 {
+        // At least half of the room is left on both sides.
+        let more = ROOM - to_allocate.max(to_free);
+        arch::add_local_signed(&slot.room_to_allocate, more);
+        arch::add_local_signed(&slot.room_to_free, more);
+        return;
+    }
+    arch::add_local_signed(&slot.room_to_allocate, ROOM - to_allocate);
+    arch::add_local_signed(&slot.room_to_free, ROOM - to_free);
+    add_to_total(thread, delta);
+}
+
+/// Adds bytes to the process's total, and updates the peak.
+fn add_to_total(thread: &Thread, delta: i64) {
     let Some(header) = state::header() else { return };
-    let delta = thread.slot().live_delta.swap(0, Relaxed);
     let mut before = header.live_bytes.load(Acquire);
     loop {
         // The clock is read while the total is known to be `before`. So a block in this peak has an

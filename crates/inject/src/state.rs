@@ -110,8 +110,9 @@ pub struct Hot {
     /// Points to the word whose bit [`off::UNCOUNTED`] is set while the hooks only call the real
     /// functions. It is never null. See [`Hot::is_uncounted`].
     pub switch: AtomicPtr<AtomicU32>,
-    /// Memory of [`crate::sampled_blocks`]; null until it is mapped. It is never unmapped.
-    pub sampled_blocks: AtomicPtr<u8>,
+    /// The filter of [`crate::sampled_blocks`]; one without blocks until a block was sampled. It is
+    /// never null.
+    pub filter: AtomicPtr<u8>,
     /// Whether the clock is the TSC.
     pub clock_is_tsc: AtomicU32,
 }
@@ -183,7 +184,7 @@ pub static HOT: Hot = Hot {
     calloc: AtomicUsize::new(0),
     free: AtomicUsize::new(0),
     switch: AtomicPtr::new((&raw const UNRESOLVED).cast_mut()),
-    sampled_blocks: AtomicPtr::new(core::ptr::null_mut()),
+    filter: AtomicPtr::new((&raw const crate::sampled_blocks::NOTHING).cast_mut().cast()),
     clock_is_tsc: AtomicU32::new(0),
 };
 /// The real `clock_gettime`, if the clock is not the TSC.

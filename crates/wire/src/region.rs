@@ -16,7 +16,7 @@
 //! ```
 
 use crate::python::INTERPRETER_WORDS;
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 
 /// First word of a region.
 pub const REGION_MAGIC: u64 = 0x3167_6572_666f_7270; // "profreg1"
@@ -297,9 +297,11 @@ pub struct ThreadSlot {
     pub frees: AtomicU64,
     /// Number of bytes that the program requested.
     pub allocated_bytes: AtomicU64,
-    /// Change of usable live bytes that the thread has not added to [`RegionHeader::live_bytes`]
-    /// yet.
-    pub live_delta: AtomicI64,
+    /// Usable bytes that the thread may allocate before it looks whether its change of live bytes
+    /// must be added to [`RegionHeader::live_bytes`]. See [`ThreadSlot::live_delta`].
+    pub room_to_allocate: AtomicI64,
+    /// Usable bytes that the thread may free before it does the same.
+    pub room_to_free: AtomicI64,
     /// Ticks that the thread spent waiting on a full ring.
     pub wait_ticks: AtomicU64,
     /// Number of waits on a full ring.
@@ -320,6 +322,15 @@ pub struct ThreadSlot {
     pub device_free: AtomicU64,
 }
 const _: () = assert!(size_of::<ThreadSlot>() == 128);
+
+impl ThreadSlot {
+    /// Change of usable live bytes that the thread has not added to [`RegionHeader::live_bytes`]
+    /// yet. An allocation takes from one room and a free from the other, and both grow by the same
+    /// number otherwise, so their difference is the change.
+    pub fn live_delta(&self) -> i64 {
+        self.room_to_free.load(Relaxed).wrapping_sub(self.room_to_allocate.load(Relaxed))
+    }
+}
 
 /// An executable mapping of the target, published by the collector.
 #[repr(C)]

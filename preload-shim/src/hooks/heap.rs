@@ -1,23 +1,29 @@
 //! Hooks of the allocator's functions: `malloc`, `free`, `realloc` and their relatives.
 
-use crate::{real, table};
+use crate::real;
 use core::ffi::c_int;
 use core::mem::offset_of;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::Relaxed;
+use tprof_inject::block::Thread;
 use tprof_inject::fast_path::{self, Freeing};
-use tprof_inject::state::{self, Hot};
-use tprof_inject::{heap, pytorch_registration, stack_hook};
-use tprof_wire::region::off;
+use tprof_inject::state::{self, Hot, Wiped};
+use tprof_inject::{heap, pytorch_registration, sampled_blocks, stack_hook};
+use tprof_wire::region::{ThreadSlot, off};
 
 /// libc's error number for a lack of memory.
 const ENOMEM: c_int = 12;
 
-/// Defines a hook that calls the real function, and then jumps to [`fast_path::allocated`] with the
-/// block, the requested bytes, and the caller's stack and frame pointers. It saves only one
-/// register, since a hook's cost is mostly its number of instructions. While recording is off in the
-/// session, the hook only jumps to the real function. Before that function is known, the hook jumps to
-/// `$early` instead. See [`Hot::is_uncounted`].
+/// Defines a hook that calls the real function and counts the block, as [`fast_path::allocated`]
+/// does. A hook's cost is mostly its number of instructions, so it is written in assembly, and saves
+/// only one register. It leaves the rest to others:
+///
+/// - While recording is off in the session, it only jumps to the real function, see
+///   [`Hot::is_uncounted`]; before that function is known, to `$early`.
+/// - While recording is off for other reasons, or if the thread may not take the fast path, it jumps
+///   to [`fast_path::allocated`] with the block, the requested bytes, and the caller's stack and
+///   frame pointers.
+/// - If the block is sampled, it jumps to [`fast_path::sampled`], and if the thread's live bytes have
+///   changed much, to [`fast_path::settled`].
 macro_rules! quick_hook {
     ($name:ident($($arg:ident),*), $bytes:literal, $real:ident, $early:ident, $sp:literal, $fp:literal) => {
         /// # Safety
@@ -27,16 +33,63 @@ macro_rules! quick_hook {
         pub unsafe extern "C" fn $name($($arg: usize),*) -> *mut u8 {
             core::arch::naked_asm!(
                 ".cfi_startproc",
-                "endbr64",
                 "mov rax, qword ptr [rip + {hot} + {switch}]",
-                // All other reasons are smaller. `UNRESOLVED` is larger, and negative as a signed byte.
-                "cmp byte ptr [rax], {uncounted}",
-                "jae 2f",
+                "cmp dword ptr [rax], 0",
+                "jne 2f",
                 "push rbx",
                 ".cfi_adjust_cfa_offset 8",
                 ".cfi_rel_offset rbx, 0",
                 $bytes,
                 "call qword ptr [rip + {hot} + {real}]",
+                "test rax, rax",
+                "jz 5f",
+                // The thread's stamp decides whether it may take the fast path.
+                "mov rcx, qword ptr [rip + tprof_thread@GOTTPOFF]",
+                "mov rdx, qword ptr fs:[rcx + {stamp}]",
+                "not rdx",
+                "cmp rdx, qword ptr [rip + {wiped} + {generation}]",
+                "jne 6f",
+                // glibc's header before the block: a mapping has bit 1, the size the others.
+                "mov rsi, qword ptr [rax - 8]",
+                "test sil, 2",
+                "jnz 6f",
+                "mov rdx, qword ptr fs:[rcx + {slot}]",
+                "and rsi, -8",
+                "inc qword ptr [rdx + {allocations}]",
+                "add qword ptr [rdx + {allocated}], rbx",
+                "sub qword ptr fs:[rcx + {countdown}], rbx",
+                "js 7f",
+                "sub rsi, 8",
+                "sub qword ptr [rdx + {room}], rsi",
+                "js 8f",
+                "5:",
+                "pop rbx",
+                ".cfi_remember_state",
+                ".cfi_adjust_cfa_offset -8",
+                ".cfi_restore rbx",
+                "ret",
+                // While recording is off, the block is counted by the slower path.
+                "2:",
+                ".cfi_restore_state",
+                ".cfi_remember_state",
+                ".cfi_adjust_cfa_offset -8",
+                ".cfi_restore rbx",
+                // All other reasons are smaller. `UNRESOLVED` is larger, and negative as a signed byte.
+                "cmp byte ptr [rax], {uncounted}",
+                "jb 9f",
+                "jl 3f",
+                "jmp qword ptr [rip + {hot} + {real}]",
+                "3:",
+                concat!("mov ", $sp, ", rsp"),
+                concat!("mov ", $fp, ", rbp"),
+                "jmp {early}",
+                "9:",
+                "push rbx",
+                ".cfi_adjust_cfa_offset 8",
+                ".cfi_rel_offset rbx, 0",
+                $bytes,
+                "call qword ptr [rip + {hot} + {real}]",
+                "6:",
                 "mov rdi, rax",
                 "mov rsi, rbx",
                 "pop rbx",
@@ -45,19 +98,45 @@ macro_rules! quick_hook {
                 "mov rdx, rsp",
                 "mov rcx, rbp",
                 "jmp {counted}",
-                "2:",
-                "jl 3f",
-                "jmp qword ptr [rip + {hot} + {real}]",
-                "3:",
-                concat!("mov ", $sp, ", rsp"),
-                concat!("mov ", $fp, ", rbp"),
-                "jmp {early}",
+                "7:",
+                ".cfi_restore_state",
+                ".cfi_remember_state",
+                "lea r9, [rsi - 8]",
+                "mov r8, qword ptr fs:[0]",
+                "add r8, rcx",
+                "mov rdi, rax",
+                "mov rsi, rbx",
+                "pop rbx",
+                ".cfi_adjust_cfa_offset -8",
+                ".cfi_restore rbx",
+                "mov rdx, rsp",
+                "mov rcx, rbp",
+                "jmp {sampled}",
+                "8:",
+                ".cfi_restore_state",
+                "mov rsi, qword ptr fs:[0]",
+                "add rsi, rcx",
+                "mov rdi, rax",
+                "pop rbx",
+                ".cfi_adjust_cfa_offset -8",
+                ".cfi_restore rbx",
+                "jmp {settled}",
                 ".cfi_endproc",
                 hot = sym state::HOT,
+                wiped = sym state::WIPED,
                 real = const offset_of!(Hot, $real),
                 switch = const offset_of!(Hot, switch),
+                generation = const offset_of!(Wiped, generation),
                 uncounted = const off::UNCOUNTED,
+                stamp = const Thread::FAST_STAMP,
+                slot = const Thread::SLOT,
+                countdown = const offset_of!(Thread, countdown),
+                allocations = const offset_of!(ThreadSlot, allocations),
+                allocated = const offset_of!(ThreadSlot, allocated_bytes),
+                room = const offset_of!(ThreadSlot, room_to_allocate),
                 counted = sym fast_path::allocated,
+                sampled = sym fast_path::sampled,
+                settled = sym fast_path::settled,
                 early = sym $early,
             )
         }
@@ -79,36 +158,99 @@ unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usiz
     unsafe { fast_path::allocated(block, count.wrapping_mul(each), sp, fp) }
 }
 
+/// Counts the block, as [`fast_path::freeing`] does, and jumps to the real function. What it leaves
+/// to others is as for `malloc`, and it also leaves blocks that may have been sampled.
+///
 /// # Safety
 /// The same premises as libc's `free`.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C" fn free(block: *mut u8) {
-    if state::HOT.is_uncounted() {
-        return real!(FREE(block) as fn(*mut u8) -> (), else ());
-    }
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov rax, qword ptr [rip + {hot} + {switch}]",
+        "cmp dword ptr [rax], 0",
+        "jne 2f",
+        "test rdi, rdi",
+        "jz 3f",
+        "mov rcx, qword ptr [rip + tprof_thread@GOTTPOFF]",
+        "mov rdx, qword ptr fs:[rcx + {stamp}]",
+        "not rdx",
+        "cmp rdx, qword ptr [rip + {wiped} + {generation}]",
+        "jne {slow}",
+        "mov rax, qword ptr [rdi - 8]",
+        "test al, 2",
+        "jnz {slow}",
+        // The filter of sampled blocks.
+        "imul esi, edi, {factor}",
+        "mov r8, qword ptr [rip + {hot} + {filter}]",
+        "shr esi, {first}",
+        "cmp byte ptr [r8 + rsi], 0",
+        "jne 4f",
+        "5:",
+        "mov rdx, qword ptr fs:[rcx + {slot}]",
+        "and rax, -8",
+        "inc qword ptr [rdx + {frees}]",
+        "sub rax, 8",
+        "sub qword ptr [rdx + {room}], rax",
+        "js {settle}",
+        "3:",
+        "jmp qword ptr [rip + {hot} + {free}]",
+        // The filter's second byte.
+        "4:",
+        "imul r9d, edi, {factor}",
+        "shr r9d, {second}",
+        "and r9d, {within}",
+        "inc r9d",
+        "xor r9d, esi",
+        "cmp byte ptr [r8 + r9], 0",
+        "je 5b",
+        "jmp {slow}",
+        "2:",
+        "cmp byte ptr [rax], {uncounted}",
+        "jb {off}",
+        "jl {slow}",
+        "jmp qword ptr [rip + {hot} + {free}]",
+        ".cfi_endproc",
+        hot = sym state::HOT,
+        wiped = sym state::WIPED,
+        switch = const offset_of!(Hot, switch),
+        free = const offset_of!(Hot, free),
+        filter = const offset_of!(Hot, filter),
+        generation = const offset_of!(Wiped, generation),
+        uncounted = const off::UNCOUNTED,
+        factor = const sampled_blocks::FILTER_FACTOR as i32,
+        first = const sampled_blocks::FIRST_SHIFT,
+        second = const sampled_blocks::SECOND_SHIFT,
+        within = const sampled_blocks::WITHIN_LINE,
+        stamp = const Thread::FAST_STAMP,
+        slot = const Thread::SLOT,
+        frees = const offset_of!(ThreadSlot, frees),
+        room = const offset_of!(ThreadSlot, room_to_free),
+        slow = sym free_slow,
+        settle = sym free_and_settle,
+        off = sym free_while_off,
+    )
+}
+
+#[inline(never)]
+unsafe extern "C" fn free_while_off(block: *mut u8) {
     if !block.is_null() {
-        // SAFETY: the caller guarantees a live block, and it isn't null.
+        // SAFETY: the caller passes a live block to `free`, and it isn't null.
         match unsafe { fast_path::freeing(block) } {
             Freeing::Done => {}
-            // SAFETY: the caller guarantees a block that `free` accepts.
-            Freeing::Flush => return unsafe { free_and_flush(block) },
-            // SAFETY: the caller guarantees a block that `free` accepts.
-            Freeing::SlowPath => return unsafe { free_slow(block) },
+            Freeing::Settle => fast_path::settle_own(),
+            // SAFETY: as above.
+            Freeing::SlowPath => unsafe { heap::freeing(block) },
         }
     }
-    let address = table::FREE.load(Relaxed);
-    // SAFETY: the address is that of the real `free`, since the process counts only once it is
-    // known, and the caller guarantees a block that `free` accepts.
-    unsafe {
-        let call: unsafe extern "C" fn(*mut u8) = core::mem::transmute(address);
-        call(block);
-    }
+    real!(FREE(block) as fn(*mut u8) -> (), else ());
 }
 
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn free_and_flush(block: *mut u8) {
-    fast_path::flush_own();
+unsafe extern "C" fn free_and_settle(block: *mut u8) {
+    fast_path::settle_own();
     real!(FREE(block) as fn(*mut u8) -> (), else ());
 }
 
@@ -190,7 +332,7 @@ unsafe extern "C" fn posix_memalign_impl(
     let error = real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
     if error == 0 {
         // SAFETY: libc has succeeded, so it has stored the block's address there.
-        unsafe { heap::allocated(*out, bytes, sp, fp) };
+        unsafe { fast_path::allocated(*out, bytes, sp, fp) };
     }
     // PyTorch allocates a tensor's memory with this function, within an operator.
     if pytorch_registration::must_restore() {

@@ -207,7 +207,9 @@ impl Image {
         let slot = self.region.slot(thread.slot);
         // Adds the thread's last change of live bytes to the region's sum. The sum must include all
         // threads, because the peak is computed from it.
-        let left = slot.live_delta.swap(0, AcqRel);
+        let left = slot.live_delta();
+        slot.room_to_allocate.store(0, Relaxed);
+        slot.room_to_free.store(0, Relaxed);
         self.region.header().live_bytes.fetch_add(left, AcqRel);
         self.past.add(slot);
         self.region.free_chunk(thread.chunk, thread.bytes);

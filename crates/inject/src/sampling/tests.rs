@@ -118,7 +118,7 @@ fn the_free_of_a_block_that_was_not_kept_is_counted_and_not_recorded() {
     let thread = process.thread();
     freed(thread, 0x50_0000 as *mut u8, 64);
     assert_eq!(thread.slot().frees.load(Relaxed), 1);
-    assert_eq!(thread.slot().live_delta.load(Relaxed), -64);
+    assert_eq!(thread.slot().live_delta(), -64);
     assert!(process.of_heap(thread).is_empty());
 }
 
@@ -127,12 +127,50 @@ fn live_bytes_are_added_to_the_process_once_they_have_changed_by_64_kib() {
     let process = Attached::new();
     let thread = process.thread();
     let (slot, header) = (thread.slot(), process.header());
-    add_live(thread, FLUSH_BYTES);
-    assert_eq!((slot.live_delta.load(Relaxed), header.live_bytes.load(Relaxed)), (65_536, 0));
+    let bytes = || (slot.live_delta(), header.live_bytes.load(Relaxed));
+    add_live(thread, 100);
+    assert_eq!(bytes(), (100, 0));
+    add_live(thread, ROOM - 100);
+    assert_eq!(bytes(), (ROOM, 0));
     add_live(thread, 1);
-    assert_eq!((slot.live_delta.load(Relaxed), header.live_bytes.load(Relaxed)), (0, 65_537));
-    add_live(thread, -FLUSH_BYTES - 1);
-    assert_eq!((slot.live_delta.load(Relaxed), header.live_bytes.load(Relaxed)), (0, 0));
+    assert_eq!(bytes(), (0, ROOM + 1));
+    add_live(thread, -ROOM - 1);
+    assert_eq!(bytes(), (0, 0));
+}
+
+#[test]
+fn blocks_that_come_and_go_never_reach_the_process() {
+    let process = Attached::new();
+    let thread = process.thread();
+    for _ in 0..1000 {
+        add_live(thread, 1000);
+        add_live(thread, -1000);
+    }
+    add_live(thread, -30_000);
+    assert_eq!(
+        (thread.slot().live_delta(), process.header().live_bytes.load(Relaxed)),
+        (-30_000, 0)
+    );
+    assert_eq!(process.header().peak_bytes.load(Relaxed), 0);
+}
+
+#[test]
+fn the_total_is_exact_to_64_kib_whatever_the_order_of_allocations_and_frees() {
+    let process = Attached::new();
+    let thread = process.thread();
+    let (mut live, mut x) = (0, 88_172_645_463_325_252_u64);
+    for _ in 0..100_000 {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let bytes = (x >> 20) as i64 % 40_000;
+        let delta = if x & 1 == 0 { bytes } else { -bytes };
+        live += delta;
+        add_live(thread, delta);
+        let total = process.header().live_bytes.load(Relaxed);
+        assert_eq!(total + thread.slot().live_delta(), live);
+        assert!((live - total).abs() <= ROOM, "{live} {total}");
+    }
 }
 
 #[test]
@@ -280,7 +318,8 @@ fn a_realloc_while_recording_is_off_changes_only_live_bytes() {
         };
         let slot = thread.slot();
         let counts = [&slot.allocations, &slot.frees].map(|count| count.load(Relaxed));
-        assert_eq!((counts, slot.live_delta.load(Relaxed)), ([0, 0], usable));
+        let live = slot.live_delta() + process.header().live_bytes.load(Relaxed);
+        assert_eq!((counts, live), ([0, 0], usable));
         assert!(process.of_heap(thread).is_empty());
     });
 }
@@ -296,7 +335,7 @@ fn a_kept_block_that_is_freed_while_recording_is_off_is_recorded_as_free() {
     freed_while_off(thread, 0x60_0000 as *mut u8, 777);
     assert_eq!(kinds(&process.of_heap(thread)), [Kind::Alloc, Kind::Free]);
     assert_eq!(thread.slot().frees.load(Relaxed), 0);
-    assert_eq!(thread.slot().live_delta.load(Relaxed), 100);
+    assert_eq!(thread.slot().live_delta(), 100);
 }
 
 #[test]

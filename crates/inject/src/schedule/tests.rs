@@ -173,7 +173,7 @@ fn a_switch_says_how_many_bytes_are_live_or_that_it_does_not_know() {
     let process = Attached::new();
     let (thread, header) = (process.thread(), process.header());
     header.live_bytes.store(1000, SeqCst);
-    thread.slot().live_delta.store(-1, SeqCst);
+    thread.slot().room_to_free.store(-1, SeqCst);
     write_switch(thread, 0, 4, None);
     state::MEM_MODE.store(mem_mode::EXACT, SeqCst);
     write_switch(thread, 0, 4, None);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_wire::region::ThreadSlot;
 
-/// Sums of counters over threads. Each field has the name of the counter in [`ThreadSlot`].
+/// Sums over threads. Each field has the name of the counter or function of [`ThreadSlot`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlotTotals {
     /// Number of allocations.
@@ -38,6 +38,6 @@ impl SlotTotals {
         sum(&mut self.lost, slot.lost.load(Relaxed));
         sum(&mut self.stack_ticks, slot.stack_ticks.load(Relaxed));
         sum(&mut self.operator_ticks, slot.operator_ticks.load(Relaxed));
-        self.live_delta = self.live_delta.wrapping_add(slot.live_delta.load(Relaxed));
+        self.live_delta = self.live_delta.wrapping_add(slot.live_delta());
     }
 }
