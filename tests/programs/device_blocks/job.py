@@ -127,13 +127,12 @@ def empty_cache():
 
 
 def fragments():
+    """Keeps every second piece of a segment. Each step asks for more than the one before it, so that
+    nothing that is free is large enough, on a device of 192 MiB."""
+    give([take(128 * MIB)])
     pieces = [take(8 * MIB) for _ in range(16)]
     give(pieces[::2])
-    held = []
-    for _ in range(3):
-        tprof.step()
-        work()
-        held.append(take(9 * MIB))  # HERE fragments
+    step(lambda at: give([take((20 + at) * MIB)]), steps=30)  # HERE fragments
 
 
 class Operator:
