@@ -1,10 +1,13 @@
 // A stand-in for libc10_cuda: a caching allocator that reports each block under its lock, as
 // PyTorch's does. It rounds sizes to 512 bytes, takes segments of at least 2 MiB from cudaMalloc,
-// splits them, and merges free neighbours.
+// splits them, and merges free neighbours. With C10_HIDDEN set, segments come from where no hook sees
+// their addresses, as expandable segments do.
 #include "c10.h"
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <sys/mman.h>
 
 extern "C" int cudaMalloc(void **, size_t), cudaFree(void *), cudaMemGetInfo(size_t *, size_t *);
 
@@ -19,6 +22,7 @@ std::map<char *, Block> blocks;
 std::map<char *, size_t> segments;
 size_t allocated, reserved, most_allocated, most_reserved, capacity = -1;
 constexpr c10::Device CUDA{1, 0};
+const bool hidden = getenv("C10_HIDDEN");
 
 void report(char *block, int64_t size) {
     most_allocated = allocated > most_allocated ? allocated : most_allocated;
@@ -31,6 +35,19 @@ void report(char *block, int64_t size) {
 #endif
 }
 
+int take_segment(void **segment, size_t size) {
+    if (!hidden) return cudaMalloc(segment, size);
+    *segment = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return *segment == MAP_FAILED;
+}
+
+void give_segment(void *segment, size_t size) {
+    if (hidden)
+        munmap(segment, size);
+    else
+        cudaFree(segment);
+}
+
 // Gives segments without a used block back to the driver.
 void release() {
     for (auto it = segments.begin(); it != segments.end();) {
@@ -39,7 +56,7 @@ void release() {
             ++it;
             continue;
         }
-        cudaFree(it->first);
+        give_segment(it->first, it->second);
         reserved -= it->second;
         blocks.erase(block);
         it = segments.erase(it);
@@ -49,7 +66,7 @@ void release() {
 bool grow(size_t bytes) {
     size_t size = bytes < (2 << 20) ? 2 << 20 : bytes;
     void *segment = nullptr;
-    if (reserved + size > capacity || cudaMalloc(&segment, size) != 0) return false;
+    if (reserved + size > capacity || take_segment(&segment, size) != 0) return false;
     segments[(char *)segment] = size;
     blocks[(char *)segment] = {size, (char *)segment, false};
     reserved += size;
