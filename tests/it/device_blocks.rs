@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 use tprof_tests::{
     Job, Live, Refused, Scratch, Served, Traced, assert_unchanged, document, need_some, rank_file,
-    rows, skip, stand_ins, tprof, traced, traced_job, wait_until,
+    rows, skip, stand_ins, tprof, tprof_at, traced, traced_job, wait_until,
 };
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
@@ -109,6 +109,21 @@ fn a_paused_job_has_its_blocks_counted_without_stacks() {
 fn a_job_whose_blocks_are_recorded_is_unchanged() {
     let scratch = Scratch::new();
     assert_unchanged(&need_some!(job(2, "sums", &scratch)), &[GPU], &scratch);
+}
+
+/// The comparison is the one that `scripts/gpu-check.sh` makes with PyTorch's own allocator.
+#[test]
+fn each_block_is_the_allocators_own() {
+    let scratch = Scratch::new();
+    let listed = scratch.join("blocks.json");
+    let job = need_some!(job(2, "mixed", &scratch)).arg(listed.display().to_string());
+    let traced = traced(&job, GPU, &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let compare = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/gpu-check/test_blocks.py");
+    let words = [compare.into(), tprof_at().to_owned(), traced.run.clone(), listed];
+    let compared = Job::new(PYTHON).args(words).run_in(scratch.path());
+    assert_eq!(compared.code, Some(0), "{compared:?}");
+    assert!(compared.stdout.contains("4 ok, 0 failed, 0 not checked"), "{compared:?}");
 }
 
 /// Returns the line of the job that is marked with this word.
