@@ -36,7 +36,8 @@ impl Rule for EmptyCache {
         RuleAbout {
             name: "EmptyCache",
             found_if: "in half of the steps or more, memory of a caching allocator goes back to the \
-                 driver, and the job takes memory again",
+                 driver, and the job takes memory again; not where most of it goes back because free \
+                 memory is in pieces (FragmentedMemory)",
             gain: "late time in these calls, and after those that give back until their thread's \
                    next launch; without device work, the time in these calls",
             needs: "blocks of a framework's allocator, its segments, and four steps",
