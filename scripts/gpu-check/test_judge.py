@@ -104,6 +104,21 @@ FAULTS = {
     ),
     "torch made-up: device memory is PyTorch's, pools: against NVML": set_in(
         f"{TORCH}/memory-pools/memory.json", "nvml_bytes", value=912 << 20),
+    "torch made-up: blocks, default: each is taken and given back": (
+        rows_of("device_allocations", drop, folder=f"{TORCH}/blocks-default", first=lambda row: row["address"] == 4608),
+        rows_of("device_allocations", with_values(address=5120), folder=f"{TORCH}/blocks-default", first=lambda row: row["free"]),
+        rows_of("device_allocations", with_values(bytes=7), folder=f"{TORCH}/blocks-default", first=lambda row: row["address"] == 4608),
+    ),
+    "torch made-up: blocks, default: those held at the end": (
+        rows_of("device_allocations", drop, folder=f"{TORCH}/blocks-default", first=lambda row: row["free"]),
+        rows_of("device_allocations", with_values(bytes=1024), folder=f"{TORCH}/blocks-default", first=lambda row: row["bytes"] == 512),
+    ),
+    "torch made-up: blocks, default: sums and peaks": (
+        set_in(f"{TORCH}/blocks-default/blocks.json", "sums", "allocated_bytes.all.peak", value=512),
+        set_in(f"{TORCH}/blocks-default/blocks.json", "sums", "reserved_bytes.all.current", value=0),
+    ),
+    "torch made-up: blocks, default: their segments": rows_of(
+        "device_allocations", with_values(bytes=1), folder=f"{TORCH}/blocks-default", first=lambda row: row["allocator"] == "library"),
     "torch made-up: plain runs under tprof": in_file(
         f"{TORCH}/train-plain/tables.json.gz", lambda tables: tables["ranks"][0]["tables"]["kernels"].update(rows=[])),
     "torch made-up: plain loses nothing": set_in(f"{TORCH}/train-plain/run.json", "completeness", "losses", value=LOSS),

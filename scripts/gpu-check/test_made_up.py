@@ -82,6 +82,19 @@ def complete_torch(at):
     })
     write_json(f"{at}/memory-pools/tables.json.gz", {"ranks": [{"tables": {"device_allocations": given, "counters": held}}]})
     write_json(f"{at}/memory-pools/run.json", WHOLE_RUN)
+    segment = {"device": 0, "address": 4096, "total_size": 2 << 20, "is_expandable": False, "blocks": [
+        {"size": 512, "state": "active_allocated"}, {"size": (2 << 20) - 512, "state": "inactive"}]}
+    trace = [{"action": "segment_alloc", "addr": 4096, "size": 2 << 20}, {"action": "alloc", "addr": 4096, "size": 4},
+             {"action": "alloc", "addr": 4608, "size": 8}, {"action": "free_requested", "addr": 4608, "size": 8},
+             {"action": "free_completed", "addr": 4608, "size": 8}]
+    sums = {"allocated_bytes.all.current": 512, "allocated_bytes.all.peak": 1024,
+            "reserved_bytes.all.current": 2 << 20, "reserved_bytes.all.peak": 2 << 20}
+    write_json(f"{at}/blocks-default/blocks.json", {"segments": [segment], "device_traces": [trace], "sums": sums})
+    rows = table(["time_ns", "allocator", "device", "address", "free", "bytes", "total_allocated_bytes", "total_reserved_bytes"],
+                 [1, "library", 0, 4096, False, 2 << 20, None, None], [2, "framework", 0, 4096, False, 512, 512, 2 << 20],
+                 [3, "framework", 0, 4608, False, 512, 1024, 2 << 20], [4, "framework", 0, 4608, True, 512, 512, 2 << 20])
+    write_json(f"{at}/blocks-default/tables.json.gz", {"ranks": [{"tables": {"device_allocations": rows}}]})
+    write_json(f"{at}/blocks-default/run.json", WHOLE_RUN)
     for of in ("native", "traced"):
         write_json(f"{at}/train-plain/{of}.json", {"median_step_s": 0.01})
     write_json(f"{at}/train-plain/run.json", WHOLE_RUN)

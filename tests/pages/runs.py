@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 TPROF = Path(os.environ.get("TPROF_TEST_BIN", TARGET / "release" / "tprof"))
+# Other tools, as scripts/test-readers.sh fetches them.
+READERS = Path(os.environ.get("TPROF_TEST_READERS") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tprof-test-readers")
 # The name of a kernel in the made-up run.
 HOSTILE = "<img src=x onerror=document.title='owned'></script><b>kernel"
 
@@ -70,4 +72,29 @@ def sampled():
     # Variables of the tests are not settings of tprof, and tprof refuses settings that it does not know.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TPROF_")}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    return run
+
+
+@functools.cache
+def allocator():
+    """Returns the folders of a stand-in for PyTorch's allocator, and of one for CUDA."""
+    stand_ins, sources, built = TARGET / "stand-ins", ROOT / "tests/programs/device_blocks", directory()
+    subprocess.run(["sh", ROOT / "tests/fake-cuda/build.sh", stand_ins], check=True, capture_output=True)
+    compiler = ["g++", "-O1", "-shared", "-fPIC", "-DSIGNATURE=2"]
+    for name, *libraries in (("c10",), ("c10_cuda", built / "libc10.so", stand_ins / "12/libcudart.so.12")):
+        subprocess.run([*compiler, sources / f"{name}.cpp", *libraries, "-o", built / f"lib{name}.so"], check=True)
+    return built, stand_ins / "12"
+
+
+@functools.cache
+def with_blocks(way, **more):
+    """Returns a real run of a job that takes blocks of device memory in one of the ways of its source. `more` is added
+    to its environment."""
+    run = directory() / "run"
+    command = [TPROF, "run", "--quiet", "--activities", "cpu,gpu", "-o", run, "--", "python3", "-B",
+               ROOT / "tests/programs/device_blocks/job.py", way]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TPROF_")}
+    environment |= {"LD_LIBRARY_PATH": ":".join(map(str, allocator())), "PYTHONPATH": str(ROOT / "python"),
+                    "FAKE_CUDA_DEVICE_BYTES": str((256 if way == "oom" else 192) << 20), "FAKE_CUDA_LEFT_BYTES": str(5 << 20), **more}
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, check=False)
     return run

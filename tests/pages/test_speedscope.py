@@ -9,12 +9,10 @@ import json
 import os
 import subprocess
 import unittest
-from pathlib import Path
 
 from case import PageCase
-from runs import TPROF, directory, made
+from runs import READERS, TPROF, directory, made
 
-READERS = Path(os.environ.get("TPROF_TEST_READERS") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tprof-test-readers")
 PAGE = READERS / "speedscope" / "index.html"
 
 # The page saves with a link to a blob; this keeps the blob's text.

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+/// The number of items in a batch, as Python's own writer has it.
+const MOST_ITEMS: usize = 1000;
+
 /// The number under which a value is stored in the memo of the program that loads the pickle.
 pub(crate) type Memo = u32;
 
@@ -74,8 +77,15 @@ impl Pickle {
             self.bytes.push(b'J');
             return self.bytes.extend_from_slice(&number.to_le_bytes());
         }
-        self.bytes.extend_from_slice(&[0x8a, 16]);
-        self.bytes.extend_from_slice(&number.to_le_bytes());
+        // PyTorch's viewer reads a number of more than eight bytes as one that can't be added to others.
+        let bytes = number.to_le_bytes();
+        let extends = |length: &usize| {
+            let fill = if bytes[length - 1] < 0x80 { 0 } else { 0xff };
+            bytes[*length..].iter().all(|byte| *byte == fill)
+        };
+        let length = (1..bytes.len()).find(extends).unwrap_or(bytes.len());
+        self.bytes.extend_from_slice(&[0x8a, length as u8]);
+        self.bytes.extend_from_slice(&bytes[..length]);
     }
 
     pub fn flag(&mut self, flag: bool) {
@@ -95,6 +105,15 @@ impl Pickle {
 
     pub fn begin_list(&mut self) {
         self.bytes.extend_from_slice(b"](");
+    }
+
+    /// Begins a new batch of a list's items after each thousand of them; `count` is the number of items
+    /// so far. PyTorch's viewer can't read a batch of a few hundred thousand, because it passes the
+    /// items as arguments of a call.
+    pub fn end_item(&mut self, count: usize) {
+        if count.is_multiple_of(MOST_ITEMS) {
+            self.bytes.extend_from_slice(b"e(");
+        }
     }
 
     pub fn end_list(&mut self) {
@@ -139,5 +158,39 @@ impl Pickle {
                 self.end_dict();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_as_short_as_by_pythons_own_writer() {
+        let of = |number: i128| {
+            let mut pickle = Pickle::new();
+            pickle.integer(number);
+            pickle.finish()[2..].to_vec()
+        };
+        assert_eq!(of(255), b"K\xff.");
+        assert_eq!(of(-1), b"J\xff\xff\xff\xff.");
+        assert_eq!(of(0x8000_0000), b"\x8a\x05\0\0\0\x80\0.");
+        assert_eq!(of(0x7f12_3456_7890), b"\x8a\x06\x90\x78\x56\x34\x12\x7f.");
+        assert_eq!(of(-0x8000_0001), b"\x8a\x05\xff\xff\xff\x7f\xff.");
+        assert_eq!(of(u64::MAX.into()), b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0.");
+    }
+
+    #[test]
+    fn long_lists_are_written_in_batches() {
+        let mut pickle = Pickle::new();
+        pickle.begin_list();
+        for count in 1..=2001 {
+            pickle.none();
+            pickle.end_item(count);
+        }
+        pickle.end_list();
+        let bytes = pickle.finish();
+        let batches = bytes[3..].split(|byte| *byte == b'e').map(|batch| batch.len());
+        assert_eq!(batches.collect::<Vec<_>>(), [1001, 1001, 2, 1]);
     }
 }

@@ -174,7 +174,7 @@ impl SnapshotDocument<'_> {
         blocks: &FxHashMap<u64, Vec<Named<'_, AllocatorBlock>>>,
     ) {
         self.pickle.begin_list();
-        for Named { row, word } in rows {
+        for (count, Named { row, word }) in (1..).zip(rows) {
             self.pickle.begin_dict();
             if let Some(device) = row.device {
                 self.number("device", device.into());
@@ -198,7 +198,10 @@ impl SnapshotDocument<'_> {
             if let Some(blocks) = blocks.get(&row.segment) {
                 self.pickle.text("blocks");
                 self.pickle.begin_list();
-                blocks.iter().for_each(|block| self.block(block));
+                for (count, block) in (1..).zip(blocks) {
+                    self.block(block);
+                    self.pickle.end_item(count);
+                }
                 self.pickle.end_list();
             } else if row.device.is_some() {
                 self.pickle.text("blocks");
@@ -206,6 +209,7 @@ impl SnapshotDocument<'_> {
                 self.pickle.end_list();
             }
             self.pickle.end_dict();
+            self.pickle.end_item(count);
         }
         self.pickle.end_list();
     }
@@ -225,7 +229,7 @@ impl SnapshotDocument<'_> {
 
     fn entries(&mut self, rows: &[Named<'_, AllocatorEvent>]) {
         self.pickle.begin_list();
-        for Named { row, word } in rows {
+        for (count, Named { row, word }) in (1..).zip(rows) {
             self.pickle.begin_dict();
             self.pickle.text("action");
             self.pickle.text(word);
@@ -244,6 +248,7 @@ impl SnapshotDocument<'_> {
             }
             self.rest(row.process, row.stack, row.args);
             self.pickle.end_dict();
+            self.pickle.end_item(count);
         }
         self.pickle.end_list();
     }

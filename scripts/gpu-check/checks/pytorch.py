@@ -1,5 +1,6 @@
 """Compares tprof's records of PyTorch with PyTorch's own figures."""
 
+import checks.blocks
 import checks.journal
 import checks.older
 import checks.rows
@@ -153,12 +154,14 @@ def judge(bundle, findings):
     steps = {one["name"]: one for one in bundle.json("steps.json") or []}
     if not names:
         why = steps.get("torch", {}).get("skipped") or "no torch with CUDA was there"
-        return findings.not_checked("PyTorch: takeover, memory, training, forked workers, collectives", why)
+        return findings.not_checked("PyTorch: takeover, memory, blocks, training, forked workers, collectives", why)
     simulated = bool((bundle.json("facts.json") or {}).get("simulated"))
     for name in names:
         what, folder = name.replace("-", " ", 1), bundle.folder(name)
         judge_takeover(what, folder.folder("takeover"), findings)
         judge_memory(what, folder, checks.older.edition(bundle), findings)
+        for kind in folder.folders("blocks-"):
+            checks.blocks.judge(f"{what}: blocks, {kind.removeprefix('blocks-')}", folder.folder(kind), findings)
         judge_training(what, folder, findings)
         judge_loader(what, folder.folder("loader"), simulated, findings)
         checks.rows.judge(f"{what}, training", folder.folder("rows"), findings)

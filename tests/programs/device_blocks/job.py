@@ -2,6 +2,7 @@
 names. Each way that is a mistake has its line marked HERE."""
 
 import ctypes
+import random
 import sys
 import time
 
@@ -53,6 +54,20 @@ def sums():
     give(first[1:4])
     take(700 * 1024)
     give(first[:1])
+
+
+def mixed():
+    """Takes and gives back blocks of many sizes in an order that is always the same, and writes the
+    allocator's own list of them into the file that the second argument names."""
+    chance, held = random.Random(43), []
+    for number in range(400):
+        held.append(take(int(2 ** chance.uniform(0, 25))))
+        while len(held) > chance.randrange(1, 40):
+            give([held.pop(chance.randrange(len(held)))])
+        if number == 200:
+            cuda.empty_cache()
+    held.append(take(1))
+    cuda.write_snapshot(sys.argv[2].encode())
 
 
 def oom():
@@ -127,13 +142,12 @@ def empty_cache():
 
 
 def fragments():
+    """Keeps every second piece of a segment. Each step asks for more than the one before it, so that
+    nothing that is free is large enough, on a device of 192 MiB."""
+    give([take(128 * MIB)])
     pieces = [take(8 * MIB) for _ in range(16)]
     give(pieces[::2])
-    held = []
-    for _ in range(3):
-        tprof.step()
-        work()
-        held.append(take(9 * MIB))  # HERE fragments
+    step(lambda at: give([take((20 + at) * MIB)]), steps=30)  # HERE fragments
 
 
 class Operator:

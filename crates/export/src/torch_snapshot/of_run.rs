@@ -51,7 +51,25 @@ pub(super) fn rows<'t>(trace: &'t TraceFile, written: &mut Written) -> Option<Sn
             stack,
             ..AllocatorEvent::default()
         };
-        rows.events.entry(device).or_default().push(Named { row: event, word });
+        // PyTorch has two entries for a release. Without the first, its viewer takes the block for
+        // one that waits for another stream. The viewer also fails if a block lies in no segment.
+        let words: &[&str] = match (word, replay.alone.contains(&at)) {
+            ("free_completed", false) => &["free_requested", "free_completed"],
+            ("free_completed", true) => &["free_requested", "free_completed", "segment_free"],
+            ("alloc", true) => &["segment_alloc", "alloc"],
+            _ => &[word],
+        };
+        let named = words.iter().map(|word| Named { row: event, word });
+        rows.events.entry(device).or_default().extend(named);
+    }
+    let alone =
+        changes.iter().enumerate().filter(|(at, row)| replay.alone.contains(at) && !row.free);
+    let alone = alone.count();
+    if alone > 0 {
+        written.notes.push(format!(
+            "{alone} blocks are written as segments of their own, because the segments they lie in \
+             were not recorded: expandable_segments:True, or a job that had begun before"
+        ));
     }
     add_errors(trace, &mut rows, written);
     replay.add_segments(&mut rows);
@@ -73,6 +91,8 @@ fn add_errors<'t>(trace: &'t TraceFile, rows: &mut SnapshotRows<'t>, written: &m
             continue;
         }
         row.args = NameId(0);
+        // Without one, PyTorch's viewer takes it for a stream of its own.
+        row.stream = Some(0);
         let word = trace.name(row.action);
         rows.events.entry(row.device).or_default().push(Named { row, word });
     }
@@ -98,6 +118,8 @@ struct Replay {
     blocks: BTreeMap<Place, DeviceAllocation>,
     /// The changes of segments in which a block lay.
     used_segments: FxHashSet<usize>,
+    /// The changes of blocks that lie in no recorded segment.
+    alone: FxHashSet<usize>,
     /// Bytes of each change. Some frees don't have them.
     bytes: Vec<u64>,
 }
@@ -108,13 +130,18 @@ impl Replay {
         let mut bytes = row.bytes.unwrap_or(0);
         match (is_framework(row), row.free) {
             (true, true) => {
-                self.blocks.remove(&key);
+                let taken = self.blocks.remove(&key).unwrap_or(*row);
+                bytes = row.bytes.or(taken.bytes).unwrap_or(0);
+                if row.is_placed() && self.segment_of(&taken).is_none() {
+                    self.alone.insert(at);
+                }
             }
             (true, false) => {
                 self.blocks.insert(key, *row);
-                if let Some(segment) = self.segment_of(row) {
-                    self.used_segments.insert(self.taken_at[&segment]);
-                }
+                match self.segment_of(row) {
+                    Some(segment) => self.used_segments.insert(self.taken_at[&segment]),
+                    None => row.is_placed() && self.alone.insert(at),
+                };
             }
             (false, true) => {
                 if let Some(segment) = self.segments.remove(&key) {
@@ -148,7 +175,9 @@ impl Replay {
         let used = self.segments.iter().filter(|(key, _)| {
             self.taken_at.get(key).is_some_and(|at| self.used_segments.contains(at))
         });
-        for (number, (key, segment)) in (0..).zip(used) {
+        let alone = self.blocks.iter();
+        let alone = alone.filter(|(_, row)| row.is_placed() && self.segment_of(row).is_none());
+        for (number, (key, segment)) in (0..).zip(used.chain(alone)) {
             let (process, device, address) = *key;
             let bytes = segment.bytes.unwrap_or(0);
             let row = AllocatorSegment {

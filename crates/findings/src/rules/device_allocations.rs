@@ -7,7 +7,7 @@ use tprof_facts::units::percent;
 use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_trace::calls::function;
 
-use super::empty_cache::EmptyCache;
+use super::empty_cache::{EmptyCache, is_fragmented};
 use crate::absent::SearchTarget;
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
@@ -48,6 +48,9 @@ impl Rule for DeviceAllocations {
         }
         if let Verdict::Found(_) = EmptyCache.judge(scene) {
             return Verdict::no_problem("EmptyCache has the calls of the steps");
+        }
+        if is_fragmented(scene) {
+            return Verdict::no_problem("FragmentedMemory has the calls of the steps");
         }
         let takes = |name: &str| is_device_allocation(name) || is_pinned_allocation(name);
         let calls = scene.calls_named(takes);

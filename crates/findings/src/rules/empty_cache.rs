@@ -9,15 +9,24 @@ use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Allocator, DeviceAllocation, ThreadIndex};
 
+use super::fragmented_memory::is_in_pieces;
 use crate::finding::{Evidence, SourceLine, Track};
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
-use crate::scene::calls::is_device_allocation;
 use crate::verdict::Verdict;
 use crate::words::time;
 
 /// With fewer steps than this, the start of a job looks like repetition.
 const LEAST_STEPS: usize = 4;
+
+const EMPTIED: &str = "Leave out empty_cache() within steps: PyTorch's allocator uses again what it \
+                       has cached. If no code calls it, the device is full and the allocator gives \
+                       back what it can at each request: hold less, or set \
+                       PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.";
+const FULL: &str = "The device is full, so that the allocator gives back what it has cached before it \
+                    can take more. Hold less, or take blocks of fewer sizes: a smaller batch, \
+                    activation checkpointing, inputs padded to few lengths, \
+                    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.";
 
 /// The rule that judges segments that are given back and taken again.
 pub(super) struct EmptyCache;
@@ -27,7 +36,8 @@ impl Rule for EmptyCache {
         RuleAbout {
             name: "EmptyCache",
             found_if: "in half of the steps or more, memory of a caching allocator goes back to the \
-                 driver, and the job takes memory again",
+                 driver, and the job takes memory again; not where most of it goes back because free \
+                 memory is in pieces (FragmentedMemory)",
             gain: "late time in these calls, and after those that give back until their thread's \
                    next launch; without device work, the time in these calls",
             needs: "blocks of a framework's allocator, its segments, and four steps",
@@ -56,14 +66,19 @@ impl Rule for EmptyCache {
                 "memory goes back to the driver and is taken again in {both} of {judged} steps"
             ));
         }
+        if let Some(in_pieces) = most_in_pieces(scene, &frees) {
+            return Verdict::no_problem(format!(
+                "{in_pieces} of {} are given back because free memory is in pieces: \
+                 FragmentedMemory has them",
+                counted(frees.len() as u64, "segment", "segments"),
+            ));
+        }
+        let (retried, emptied): (Vec<&DeviceAllocation>, Vec<&DeviceAllocation>) =
+            frees.iter().partition(|row| scene.retry_of(row).is_some());
+        let is_full = retried.len() > emptied.len();
         let threads: FxHashSet<ThreadIndex> =
             frees.iter().chain(&takes).map(|row| row.thread).collect();
-        let calls = scene.rank.calls.iter().enumerate();
-        let calls: Vec<usize> = calls
-            .filter(|(_, call)| threads.contains(&call.thread))
-            .filter(|(_, call)| is_device_allocation(scene.rank.name(call.name)))
-            .map(|(at, _)| at)
-            .collect();
+        let calls = scene.device_allocations_of(&threads);
         let bound = match scene.no_device() {
             Some(_) => scene.cover_of_calls(&calls).length(),
             None => scene.idle_ns(IdleCause::Allocation),
@@ -72,11 +87,18 @@ impl Rule for EmptyCache {
         let seen = format!(
             "In {both} of {judged} steps the allocator gives memory back to the driver and takes \
              memory again: {} given back and {} of together {} taken. Calls to the driver for it \
-             take {}.",
+             take {}.{}",
             counted(frees.len() as u64, "segment was", "segments were"),
             counted(takes.len() as u64, "segment", "segments"),
             bytes(size),
             time(scene, scene.cover_of_calls(&calls).length()),
+            match retried.len() {
+                0 => String::new(),
+                retried => format!(
+                    " {} given back by requests that the device had no memory for at first.",
+                    counted(retried as u64, "segment was", "segments were"),
+                ),
+            },
         );
         let places = frees.iter().map(|row| Evidence {
             interval: Interval::new(row.time_ns, row.time_ns),
@@ -87,18 +109,27 @@ impl Rule for EmptyCache {
             .finding("cached device memory is given back and taken again")
             .local()
             .seen(seen)
-            .advice(
-                "Leave out empty_cache() within steps: PyTorch's allocator uses again what it has \
-                 cached. If no code calls it, the device is full and the allocator gives back what \
-                 it can at each request: hold less, or set \
-                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-            )
+            .advice(if is_full { FULL } else { EMPTIED })
             .bound(bound)
-            .on_line(line(scene, &frees))
+            .on_line(line(scene, if is_full { &retried } else { &emptied }))
             .at(places);
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
+}
+
+/// Returns how many of these releases were made by requests that would have fit into what was free,
+/// but for its pieces; `None` if it's not most of them.
+fn most_in_pieces(scene: &Scene<'_>, frees: &[&DeviceAllocation]) -> Option<usize> {
+    let is_of_pieces = |row: &&&DeviceAllocation| scene.retry_of(row).is_some_and(is_in_pieces);
+    let in_pieces = frees.iter().filter(is_of_pieces).count();
+    (2 * in_pieces > frees.len()).then_some(in_pieces)
+}
+
+/// Whether most memory that goes back to the driver within steps does because free memory is in
+/// pieces.
+pub(super) fn is_fragmented(scene: &Scene<'_>) -> bool {
+    most_in_pieces(scene, &segments(scene, true)).is_some()
 }
 
 /// Returns the judged changes of memory between the process and the driver.

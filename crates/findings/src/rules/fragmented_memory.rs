@@ -1,18 +1,18 @@
 //! FragmentedMemory: the framework's allocator reserves more memory of the device although it has
-//! enough free memory in sum, because each free piece is too small.
+//! enough free memory in sum, because each free piece is too small. Where the device has no more, the
+//! allocator first gives back what it has cached.
 
 use std::cmp::Reverse;
 
-use rustc_hash::FxHashMap;
-use tprof_facts::units::{bytes, count, percent};
-use tprof_metrics::gpu::device_memory::{SegmentSums, held};
+use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_facts::units::{bytes, count, counted, percent};
+use tprof_metrics::gpu::device_memory::{Fit, Retry, SegmentSums, held};
 use tprof_rank::base::intervals::Interval;
-use tprof_trace::model::{Allocator, DeviceAllocation};
+use tprof_trace::model::{Allocator, DeviceAllocation, ThreadIndex};
 
 use crate::finding::{Evidence, SourceLine, Track};
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
-use crate::scene::calls::is_device_allocation;
 use crate::verdict::Verdict;
 use crate::words::time;
 
@@ -41,6 +41,17 @@ struct CachingAllocator {
     misfits: u64,
     /// Bytes that the allocator reserved for misfits.
     misfit_bytes: u64,
+    /// The misfit that asked for most.
+    largest: Misfit,
+}
+
+/// A request that took more of the device although as much was free.
+#[derive(Clone, Copy, Debug, Default)]
+struct Misfit {
+    asked: u64,
+    /// Bytes that were free in what the allocator had reserved.
+    free: u64,
+    reserved: u64,
 }
 
 impl Rule for FragmentedMemory {
@@ -77,56 +88,93 @@ impl Rule for FragmentedMemory {
                 });
             }
         }
-        let snapshot = judge_snapshot(scene);
-        let Some(pool) = pools.values().max_by_key(|pool| (pool.misfit_bytes, pool.peak_allocated))
-        else {
-            if let Some(verdict) = snapshot {
-                return verdict;
-            }
-            return scene.no_device().unwrap_or_else(|| {
-                Verdict::unchecked(
-                    "the totals of the framework's allocator were not recorded",
-                    "allocator events with both totals: torch.profiler(profile_memory=True)",
-                )
-            });
-        };
-        let free = pool.peak_reserved.saturating_sub(pool.peak_allocated);
-        let peak = format!(
-            "at its peak the allocator has given out {} of its {}; {} ({}) is free",
-            bytes(pool.peak_allocated),
-            bytes(pool.peak_reserved),
-            bytes(free),
-            percent(free as f64 / pool.peak_reserved.max(1) as f64),
-        );
-        if pool.misfits == 0 {
-            if let Some(verdict @ Verdict::Found(_)) = snapshot {
-                return verdict;
-            }
-            return Verdict::no_problem(format!(
-                "no misfit in the recording; at the peak {} of {} held are free",
-                bytes(free),
-                bytes(pool.peak_reserved)
-            ));
+        let retries: Vec<&Retry> =
+            scene.retries().iter().filter(|retry| is_in_pieces(retry)).collect();
+        let pool = pools.values().max_by_key(|pool| (pool.misfit_bytes, pool.peak_allocated));
+        let pool = pool.copied().unwrap_or_default();
+        if pool.misfits == 0 && retries.is_empty() {
+            return match judge_snapshot(scene) {
+                Some(verdict) if pools.is_empty() || matches!(verdict, Verdict::Found(_)) => {
+                    verdict
+                }
+                _ if !pools.is_empty() => Verdict::no_problem(format!(
+                    "no misfit in the recording; at the peak {} of {} held are free",
+                    bytes(pool.peak_reserved.saturating_sub(pool.peak_allocated)),
+                    bytes(pool.peak_reserved)
+                )),
+                _ => scene.no_device().unwrap_or_else(|| {
+                    Verdict::unchecked(
+                        "the totals of the framework's allocator were not recorded",
+                        "allocator events with both totals: torch.profiler(profile_memory=True)",
+                    )
+                }),
+            };
         }
-        let calls = scene.cover_of_calls(&scene.calls_named(is_device_allocation));
+        let threads: FxHashSet<ThreadIndex> = misfits
+            .iter()
+            .map(|row| row.thread)
+            .chain(retries.iter().map(|retry| retry.thread))
+            .collect();
+        let calls = scene.cover_of_calls(&scene.device_allocations_of(&threads));
         let seen = format!(
-            "In the recording {} of its requests took {} more from the device although as many \
-             bytes were free; {peak}. Calls that take and give back device memory take {}.",
-            count(pool.misfits),
-            bytes(pool.misfit_bytes),
+            "{}{}Calls that take and give back device memory take {}.",
+            misfits_text(&pool),
+            retries_text(&retries),
             time(scene, calls.length()),
         );
+        let of_retries = || match scene.is_brief {
+            true => None,
+            false => retries.iter().find_map(|retry| retry.line.clone()).map(SourceLine::from),
+        };
         let mut finding = scene
             .finding("free device memory is fragmented")
+            .local()
             .seen(seen)
             .advice(ADVICE)
             .bound(calls.length())
-            .on_line(line(scene, &misfits))
+            .on_line(line(scene, &misfits).or_else(of_retries))
             .at(places);
         // Fragmented memory is worth reporting even if it costs no time.
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
+}
+
+/// Whether a request that failed at first would have fit into what was free, but for its pieces.
+pub(super) fn is_in_pieces(retry: &Retry) -> bool {
+    retry.fit() == Some(Fit::InPieces)
+}
+
+fn misfits_text(pool: &CachingAllocator) -> String {
+    if pool.misfits == 0 {
+        return String::new();
+    }
+    let Misfit { asked, free, reserved } = pool.largest;
+    format!(
+        "In the recording {} of its requests took {} more from the device although as many bytes \
+         were free; the largest asked for {} when {} of {} ({}) were free. ",
+        count(pool.misfits),
+        bytes(pool.misfit_bytes),
+        bytes(asked),
+        bytes(free),
+        bytes(reserved),
+        percent(free as f64 / reserved.max(1) as f64),
+    )
+}
+
+/// Describes the requests for which the allocator had to give back memory first.
+fn retries_text(retries: &[&Retry]) -> String {
+    let Some(most) = retries.iter().max_by_key(|retry| retry.asked) else { return String::new() };
+    let pieces = most.pieces.unwrap_or_default();
+    format!(
+        "{} the device had no more memory, until the allocator had given back {} that it had \
+         cached; the largest asked for {} when {} were free in pieces of at most {}. ",
+        counted(retries.len() as u64, "time", "times"),
+        bytes(retries.iter().map(|retry| retry.freed_bytes).sum()),
+        bytes(most.asked.unwrap_or(0)),
+        bytes(pieces.bytes),
+        bytes(pieces.largest),
+    )
 }
 
 /// Returns the source line of the largest misfit whose stack has one, or else of the largest misfit
@@ -194,6 +242,10 @@ impl CachingAllocator {
         if is_misfit {
             self.misfits += 1;
             self.misfit_bytes += reserved - self.reserved;
+            let asked = row.bytes.unwrap_or(0);
+            if asked >= self.largest.asked {
+                self.largest = Misfit { asked, free: was_free, reserved: self.reserved };
+            }
         }
         (self.allocated, self.reserved) = (allocated, reserved);
         if allocated > self.peak_allocated {

@@ -8,6 +8,7 @@ mod copies;
 mod main_threads;
 mod places;
 mod ranges;
+mod requests;
 mod sampled_calls;
 mod sampled_loading;
 mod search;
@@ -17,7 +18,7 @@ use std::sync::OnceLock;
 
 use tprof_document::Machine;
 use tprof_facts::Clock;
-use tprof_metrics::gpu::device_memory::{DeviceBlock, blocks};
+use tprof_metrics::gpu::device_memory::{DeviceBlock, Retry, blocks};
 use tprof_metrics::gpu::gpu_time::beginning::RecordingStart;
 use tprof_metrics::host::RankHost;
 use tprof_metrics::program::flops::Modelled;
@@ -89,6 +90,8 @@ pub(super) struct Scene<'a> {
     modelled: OnceLock<Modelled>,
     /// The blocks of device memory; computed when a rule first asks.
     blocks: OnceLock<Vec<DeviceBlock>>,
+    /// The requests for device memory that were made again; computed when a rule first asks.
+    retries: OnceLock<Vec<Retry>>,
     /// The driving thread's wall time; computed when a rule first asks.
     host: OnceLock<Option<RankHost>>,
 }
@@ -156,6 +159,7 @@ impl<'a> Scene<'a> {
             time_by_cause: OnceLock::new(),
             modelled: OnceLock::new(),
             blocks: OnceLock::new(),
+            retries: OnceLock::new(),
             host: host.map_or_else(OnceLock::new, OnceLock::from),
             rank,
         }

@@ -1,7 +1,7 @@
 //! Tests of OutOfDeviceMemory, EmptyCache and PeakHolder.
 
 use tprof_trace::model::{
-    Allocator, AllocatorEvent, Device, DeviceAllocation, ProcessEnd, Stack, Symbol,
+    Allocator, AllocatorEvent, Device, DeviceAllocation, ProcessEnd, Span, SpanKind, Stack, Symbol,
 };
 
 use super::job::{Job, MS};
@@ -113,6 +113,62 @@ fn a_cache_that_is_emptied_in_most_steps_is_found_with_its_line() {
     assert_eq!(places.len(), 9);
     let clear = emptied(3).ask("EmptyCache").no_problem.unwrap();
     assert_eq!(clear, "memory goes back to the driver and is taken again in 2 of 9 steps");
+}
+
+/// Returns a job that asks for a larger block in each step. The device refuses, until the allocator
+/// has given back the segment of the step before. Between two blocks are `gap` MiB.
+fn refused(gap: u64) -> Job {
+    let mut job = job(128 * MIB);
+    let base = 0x1_0000_0000;
+    change(&mut job, Allocator::Library, MS, base, 60 + gap as i64, 0);
+    block(&mut job, 2 * MS, base, 30, 0);
+    block(&mut job, 2 * MS, base + (30 + gap) * MIB, 30, 0);
+    let segment = |step: u64| base + (step + 1) * 0x1000_0000;
+    for step in 0..10 {
+        let (at, mib) = (step * 100 * MS, 20 + step);
+        let args = job.fixture.name(&format!("{{\"bytes\":{}}}", mib * MIB));
+        for (start_ns, status) in [(at + 10 * MS, 2), (at + 20 * MS, 0)] {
+            let kind = SpanKind::Runtime;
+            let span = Span { start_ns, duration_ns: MS, kind, args, ..Span::default() };
+            job.fixture.span(Span { status: Some(status), ..span }, "cudaMalloc");
+        }
+        if step > 0 {
+            let last = segment(step - 1);
+            job.call(at + 12 * MS, 5 * MS, "cudaFree");
+            change(&mut job, Allocator::Library, at + 12 * MS, last, 1 - mib as i64, LINE);
+        }
+        change(&mut job, Allocator::Library, at + 21 * MS, segment(step), mib as i64, 0);
+        block(&mut job, at + 22 * MS, segment(step), mib as i64, 0);
+        block(&mut job, at + 30 * MS, segment(step), -(mib as i64), 0);
+    }
+    job
+}
+
+#[test]
+fn memory_that_goes_back_because_what_is_free_is_in_pieces_is_fragmented() {
+    let outcome = refused(19).ask("FragmentedMemory");
+    let (finding, _) = &outcome.found[0];
+    assert!(
+        finding.seen.contains(
+            "9 times the device had no more memory, until the allocator had given back 216.0 MiB \
+             that it had cached; the largest asked for 29.0 MiB when 47.0 MiB were free in pieces \
+             of at most 28.0 MiB"
+        ),
+        "{}",
+        finding.seen
+    );
+    let clear = refused(19).ask("EmptyCache").no_problem.unwrap();
+    assert!(clear.starts_with("9 of 9 segments"), "{clear}");
+}
+
+#[test]
+fn memory_that_goes_back_because_the_device_is_full_is_not_fragmented() {
+    let outcome = refused(0).ask("EmptyCache");
+    let (finding, _) = &outcome.found[0];
+    let seen = "9 segments were given back by requests that the device had no memory for at first";
+    assert!(finding.seen.contains(seen), "{}", finding.seen);
+    assert!(finding.advice.starts_with("The device is full"), "{}", finding.advice);
+    assert!(refused(0).ask("FragmentedMemory").found.is_empty());
 }
 
 #[test]

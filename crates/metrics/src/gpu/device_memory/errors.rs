@@ -5,7 +5,7 @@ use tprof_rank::RankTrace;
 use tprof_trace::model::{AllocatorEvent, ProcessIndex, StackId, ThreadIndex};
 
 use super::code_line::{CodeLine, CodeLines};
-use super::pieces::{self, FreePieces};
+use super::pieces::{FreePieces, Request, at_requests};
 use super::{frees, resets};
 
 /// A request that failed for lack of device memory.
@@ -65,7 +65,17 @@ pub fn failed_requests(rank: &RankTrace<'_>) -> Vec<OutOfMemory> {
     found.sort_by_key(|row| row.time_ns);
     if !found.is_empty() {
         let placed = frees::place(&rank.allocations);
-        pieces::add(&resets::expand(&placed).0, &mut found);
+        let request = |error: &OutOfMemory| Request {
+            process: error.process,
+            device: error.device,
+            time_ns: error.time_ns,
+            reserved: error.reserved,
+        };
+        let requests: Vec<Request> = found.iter().map(request).collect();
+        let pieces = at_requests(&resets::expand(&placed).0, &requests);
+        for (error, pieces) in found.iter_mut().zip(pieces) {
+            error.pieces = pieces;
+        }
     }
     found
 }

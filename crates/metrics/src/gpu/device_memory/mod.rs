@@ -36,7 +36,6 @@ use by_step::StepChanges;
 use driver::DriverReadings;
 use pools::{Pool, PoolMemory, pool_of};
 use resets::Resets;
-use retries::Retry;
 use sites::DeviceSite;
 use snapshot::MemorySnapshot;
 use sources::RecordedBy;
@@ -47,6 +46,7 @@ pub use errors::{OutOfMemory, failed_requests};
 pub use held_at::{HeldOfDevice, held_until};
 pub use levels::{HeldOverTime, KeptBlock};
 pub use pieces::{Fit, FreePieces};
+pub use retries::{Retry, retried_requests};
 pub use snapshot::{SegmentSums, held};
 pub(crate) use within::device_within;
 

@@ -1,14 +1,13 @@
-//! Finds what was free within a caching allocator's segments when a request failed: in all, and in
-//! the largest piece.
+//! Finds what was free within a caching allocator's segments when a request failed or was made again:
+//! in all, and in the largest piece.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 
-use super::errors::OutOfMemory;
 use super::held_at::is_taken;
 
-/// At most this many failed requests of a rank get their free pieces: the last ones.
+/// At most this many requests of a rank get their free pieces: the last ones.
 const MOST_REQUESTS: usize = 256;
 
 /// What was free within segments.
@@ -18,6 +17,16 @@ pub struct FreePieces {
     pub bytes: u64,
     /// Bytes of the largest piece.
     pub largest: u64,
+}
+
+/// A request, of which the free pieces are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub process: ProcessIndex,
+    pub device: Option<u32>,
+    pub time_ns: Option<u64>,
+    /// Bytes that the allocator had reserved, if it said so.
+    pub reserved: Option<u64>,
 }
 
 /// Whether a failed request would have fit into what was free within segments.
@@ -67,19 +76,24 @@ struct Held {
     is_incomplete: BTreeSet<(ProcessIndex, Option<u32>)>,
 }
 
-/// Adds the free pieces to failed requests, which must be in order of time like `rows`. They stay
-/// unknown where the recorded segments aren't all that the allocator held.
-pub(super) fn add(rows: &[DeviceAllocation], errors: &mut [OutOfMemory]) {
+/// Returns what was free when each of these requests was made, which must be in order of time like
+/// `rows`; `None` where the recorded segments aren't all that the allocator held.
+pub(super) fn at_requests(
+    rows: &[DeviceAllocation],
+    requests: &[Request],
+) -> Vec<Option<FreePieces>> {
     let mut held = Held::default();
     let mut rows = rows.iter().peekable();
-    let first = errors.len().saturating_sub(MOST_REQUESTS);
-    for error in &mut errors[first..] {
-        let Some(time_ns) = error.time_ns else { continue };
+    let first = requests.len().saturating_sub(MOST_REQUESTS);
+    let mut found = vec![None; first];
+    found.extend(requests[first..].iter().map(|request| {
+        let time_ns = request.time_ns?;
         while let Some(row) = rows.next_if(|row| row.time_ns <= time_ns) {
             held.change(row);
         }
-        error.pieces = held.pieces(error);
-    }
+        held.pieces(request)
+    }));
+    found
 }
 
 impl Held {
@@ -114,14 +128,14 @@ impl Held {
         (address < key.2.saturating_add(*bytes)).then_some(*key)
     }
 
-    fn pieces(&self, error: &OutOfMemory) -> Option<FreePieces> {
-        let (process, device) = (error.process, error.device);
+    fn pieces(&self, request: &Request) -> Option<FreePieces> {
+        let (process, device) = (request.process, request.device);
         let all = (process, device, 0)..=(process, device, u64::MAX);
         let used: Vec<Place> = self.used.range(all).copied().collect();
         let sum: u64 = used.iter().filter_map(|key| self.segments.get(key)).sum();
         if used.is_empty()
             || self.is_incomplete.contains(&(process, device))
-            || error.reserved.is_some_and(|reserved| reserved != sum)
+            || request.reserved.is_some_and(|reserved| reserved != sum)
         {
             return None;
         }
@@ -160,21 +174,8 @@ mod tests {
         }
     }
 
-    fn error(time_ns: u64, reserved: u64) -> OutOfMemory {
-        OutOfMemory {
-            process: 0,
-            device: Some(0),
-            order: 0,
-            time_ns: Some(time_ns),
-            thread: None,
-            asked: 0,
-            allocated: None,
-            reserved: Some(reserved),
-            device_free: None,
-            stack: 0,
-            line: None,
-            pieces: None,
-        }
+    fn request(time_ns: u64, reserved: u64) -> Request {
+        Request { process: 0, device: Some(0), time_ns: Some(time_ns), reserved: Some(reserved) }
     }
 
     #[test]
@@ -193,10 +194,9 @@ mod tests {
             row(9, Framework, 2000, -50),
             row(20, Library, 2000, -50),
         ];
-        let mut errors = [error(10, 150), error(11, 151), error(21, 100)];
-        add(&rows, &mut errors);
+        let requests = [request(10, 150), request(11, 151), request(21, 100)];
         let of = |bytes, largest| Some(FreePieces { bytes, largest });
-        assert_eq!(errors.map(|error| error.pieces), [of(100, 50), None, of(50, 50)]);
+        assert_eq!(at_requests(&rows, &requests), [of(100, 50), None, of(50, 50)]);
         let pieces = FreePieces { bytes: 100, largest: 50 };
         let fits = [50, 51, 100, 101].map(|asked| pieces.fit(asked));
         assert_eq!(fits, [Fit::InOnePiece, Fit::InPieces, Fit::InPieces, Fit::No]);
@@ -205,8 +205,6 @@ mod tests {
     #[test]
     fn a_block_outside_of_the_known_segments_leaves_pieces_unknown() {
         let rows = [row(1, Allocator::Library, 1000, 100), row(2, Allocator::Framework, 7000, 30)];
-        let mut errors = [error(10, 100)];
-        add(&rows, &mut errors);
-        assert_eq!(errors[0].pieces, None);
+        assert_eq!(at_requests(&rows, &[request(10, 100)]), [None]);
     }
 }

@@ -9,18 +9,23 @@ use serde_json::Value;
 use tprof_rank::RankTrace;
 use tprof_rank::call_names::is_device_allocation;
 use tprof_trace::calls::function;
-use tprof_trace::model::{CallStatus, DeviceAllocation, NameId, SpanKind, ThreadIndex};
+use tprof_trace::model::{
+    CallStatus, DeviceAllocation, NameId, ProcessIndex, SpanKind, ThreadIndex,
+};
 
-use super::OutOfMemory;
 use super::code_line::{CodeLine, CodeLines};
 use super::held_at::is_taken;
+use super::pieces::{Fit, FreePieces, Request, at_requests};
+use super::{OutOfMemory, failed_requests, frees, resets};
 
 /// CUDA's status for a lack of memory, of the runtime and of the driver.
 const OUT_OF_MEMORY: u32 = 2;
 
 /// A request that the device had no memory for at first.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Retry {
+pub struct Retry {
+    /// The process that asked.
+    pub process: ProcessIndex,
     /// The thread that asked.
     pub thread: ThreadIndex,
     /// The device; `None` if it isn't known.
@@ -33,11 +38,35 @@ pub(super) struct Retry {
     pub failures: u64,
     /// Bytes that the last of them asked for.
     pub asked: Option<u64>,
-    /// Bytes that the thread gave back in between, and their blocks.
+    /// Bytes that the thread gave back in between.
     pub freed_bytes: u64,
+    /// Number of these blocks.
     pub frees: u64,
     /// The line of the program that asked.
     pub line: Option<CodeLine>,
+    /// What was free within the allocator's segments before the first call; `None` if they weren't
+    /// all recorded.
+    pub pieces: Option<FreePieces>,
+}
+
+impl Retry {
+    /// Whether the request would have fit into what was free; `None` if that isn't known.
+    pub fn fit(&self) -> Option<Fit> {
+        Some(self.pieces?.fit(self.asked?))
+    }
+
+    /// When the last call ended.
+    pub fn end_ns(&self) -> u64 {
+        self.time_ns.saturating_add(self.duration_ns)
+    }
+}
+
+/// Returns the requests of a rank that the device had no memory for at first, in order of time. This
+/// needs [`Needs::ALLOCATIONS`](tprof_rank::Needs::ALLOCATIONS).
+pub fn retried_requests(rank: &RankTrace<'_>) -> Vec<Retry> {
+    let placed = frees::place(&rank.allocations);
+    let rows = resets::expand(&placed).0;
+    of_rank(rank, (&rows, &frees::sizes(&rows)), &failed_requests(rank))
 }
 
 /// Calls of a thread that failed, since its last success.
@@ -102,7 +131,19 @@ pub(super) fn of_rank(
             _ => {}
         }
     }
-    outermost(retries)
+    let mut retries = outermost(retries);
+    let request = |retry: &Retry| Request {
+        process: retry.process,
+        device: retry.device,
+        time_ns: Some(retry.time_ns),
+        reserved: None,
+    };
+    let requests: Vec<Request> = retries.iter().map(request).collect();
+    let pieces = at_requests(rows.0, &requests);
+    for (retry, pieces) in retries.iter_mut().zip(pieces) {
+        retry.pieces = pieces;
+    }
+    retries
 }
 
 fn retry(
@@ -126,6 +167,7 @@ fn retry(
     let args: Value = serde_json::from_str(rank.name(of.last.args)).unwrap_or_default();
     let line = |call: &CallStatus, lines: &mut CodeLines<'_>| lines.of(call.process, call.stack);
     Retry {
+        process: success.process,
         thread: of.last.thread,
         device: taken.and_then(|(row, _)| row.device),
         time_ns: of.first_ns,
@@ -135,6 +177,7 @@ fn retry(
         freed_bytes: freed.iter().sum(),
         frees: freed.len() as u64,
         line: line(&of.last, lines).or_else(|| line(success, lines)),
+        pieces: None,
     }
 }
 
@@ -143,7 +186,7 @@ fn outermost(mut retries: Vec<Retry>) -> Vec<Retry> {
     retries.sort_by_key(|one| (one.thread, one.time_ns, Reverse(one.duration_ns)));
     let mut outer: Option<(ThreadIndex, u64)> = None;
     retries.retain(|one| {
-        let end_ns = one.time_ns.saturating_add(one.duration_ns);
+        let end_ns = one.end_ns();
         let is_within = outer.is_some_and(|(of, until_ns)| of == one.thread && end_ns <= until_ns);
         if !is_within {
             outer = Some((one.thread, end_ns));
@@ -221,6 +264,7 @@ mod tests {
         let found =
             of_rank(&RankTrace::load(&file, Needs::ALLOCATIONS), (&rows, &[100, 7, 300]), &[error]);
         let retry = Retry {
+            process: 0,
             thread: 0,
             device: Some(1),
             time_ns: 10,
@@ -230,6 +274,7 @@ mod tests {
             freed_bytes: 100,
             frees: 1,
             line: None,
+            pieces: None,
         };
         assert_eq!(found, [retry]);
     }
