@@ -4,6 +4,7 @@ use crate::state::{FrameState, Layer, ThreadState};
 use tprof_facts::frames::Layer as CodeLayer;
 use tprof_facts::labels::base_name;
 use tprof_facts::owner::Code;
+use tprof_facts::pass_through::is_of_tprof;
 
 /// Beginnings of the names of functions that wait for a device.
 const DEVICE_WAITS: [&str; 10] = [
@@ -66,13 +67,16 @@ impl FrameState {
 }
 
 impl ThreadState {
-    /// Returns the frames to show. If there are Python functions, the interpreter's native frames are
-    /// left out: they execute these functions.
+    /// Returns the frames to show: without tprof's own hooks, and, if there are Python functions,
+    /// without the interpreter's native frames, which execute these functions.
     pub fn shown_frames(&self) -> Vec<&FrameState> {
-        let outermost = self.frames.iter().rposition(|frame| frame.layer == Layer::Python);
-        let Some(outermost) = outermost else { return self.frames.iter().collect() };
-        let shown = self.frames.iter().take(outermost + 1);
-        shown.filter(|frame| !frame.code().is_interpreter()).collect()
+        let is_hook = |frame: &&FrameState| is_of_tprof(base_name(&frame.module));
+        let mut shown: Vec<_> = self.frames.iter().filter(|frame| !is_hook(frame)).collect();
+        if let Some(outermost) = shown.iter().rposition(|frame| frame.layer == Layer::Python) {
+            shown.truncate(outermost + 1);
+            shown.retain(|frame| !frame.code().is_interpreter());
+        }
+        shown
     }
 
     /// Returns the frame that best names where the thread is: the innermost of the user's own code;
