@@ -30,7 +30,7 @@ mod answer;
 
 pub use answer::{Answer, NotAnswered};
 pub use state::{
-    Backend, FrameState, GroupState, HostState, LaunchState, Layer, Operation, RankEnd, RankState,
-    StepState, ThreadState, Wait, WaitKind,
+    Backend, CallState, FrameState, GroupState, HostState, LaunchState, Layer, Operation, RankEnd,
+    RankState, StepState, ThreadState, Wait, WaitKind,
 };
 pub use verdict::{Kind, Verdict, judge};

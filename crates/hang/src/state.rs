@@ -36,6 +36,8 @@ pub struct RankState {
     pub goes_on: bool,
     /// Bytes that it read or wrote between the two readings; `None` if they may not be read.
     pub transferred_bytes: Option<u64>,
+    /// Hooked calls of its threads that have begun and not returned.
+    pub calls: Vec<CallState>,
     /// Threads of the process, its main thread first.
     pub threads: Vec<ThreadState>,
     /// Number of further threads that were not read.
@@ -70,6 +72,17 @@ pub struct LaunchState {
     /// Its name; empty if unknown.
     pub kernel: String,
     /// Time since the launch, ns.
+    pub age_ns: u64,
+}
+
+/// A hooked call that has not returned, and may wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallState {
+    /// Tid of the thread.
+    pub tid: u32,
+    /// Name of the function.
+    pub function: String,
+    /// Time since the call began, ns.
     pub age_ns: u64,
 }
 

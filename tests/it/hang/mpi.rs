@@ -2,7 +2,8 @@
 
 use super::{Hanging, blames, source};
 use crate::mpi::{MPIS, built, ranks_with};
-use tprof_tests::Scratch;
+use std::path::PathBuf;
+use tprof_tests::{Scratch, program};
 
 /// Makes each MPI let the other ranks go on when one has ended.
 fn keeps_others(mpi: &str) -> &'static str {
@@ -11,9 +12,14 @@ fn keeps_others(mpi: &str) -> &'static str {
 
 /// Starts two ranks; `None` if the MPI is not installed.
 fn start(mpi: &str, how: &str) -> Option<Hanging> {
+    start_under(mpi, how, None)
+}
+
+/// Does the same, with a command in front.
+fn start_under(mpi: &str, how: &str, command: Option<PathBuf>) -> Option<Hanging> {
     let scratch = Scratch::new();
     let program = built(mpi, "hang_mpi.c", &[], &scratch)?;
-    let job = ranks_with(mpi, &[keeps_others(mpi)], &program).arg(how);
+    let job = ranks_with(mpi, &[keeps_others(mpi)], &program).arg(how).under(command);
     Some(Hanging::start(&job, &["--mem", "off"], scratch, 2))
 }
 
@@ -37,6 +43,19 @@ fn a_rank_that_sleeps_or_computes_is_late_to_the_others_that_spin() {
                 blames(&answer, 1, "sleeps", &source, "HERE sleeps");
             }
         }
+    }
+}
+
+#[test]
+fn without_samples_an_open_call_tells_that_a_rank_waits() {
+    for mpi in MPIS {
+        let Some(hanging) = start_under(mpi, "computes", Some(program("no_perf"))) else {
+            continue;
+        };
+        let answer = hanging.verdict("late_rank");
+        assert_eq!(answer["verdict"]["rank"], 1, "{mpi}: {answer:#}");
+        assert_eq!(answer["ranks"][0]["collective"]["operation"], "MPI_Allreduce", "{answer:#}");
+        assert_eq!(answer["ranks"][0]["stack"], serde_json::json!([]), "{mpi}: {answer:#}");
     }
 }
 

@@ -18,14 +18,14 @@ impl Engine {
         for row in rows.iter().filter(|row| row.rank.is_some() || !has_ranks) {
             by_rank.entry(row.rank.unwrap_or(0)).or_default().push(row);
         }
-        let host = self.parts.info.host.clone();
+        let (host, always_on) = (self.parts.info.host.clone(), self.recording.always_on);
         let state = |(rank, rows): (u32, Vec<&ProcessInfo>)| {
             let live: Vec<u32> =
                 rows.iter().filter(|row| row.end_ns.is_none()).map(|row| row.pid).collect();
             let state = match self.driving(&live) {
                 Some((pid, target)) => {
                     let known =
-                        target.map(|target| target.standstill(now_ns, self.recording.always_on));
+                        target.map(|target| target.standstill(now_ns, &self.out.clock, always_on));
                     RankState { pid, ..known.unwrap_or_default() }
                 }
                 None => RankState { end: end_of(&rows, now_ns), ..RankState::default() },
