@@ -136,6 +136,14 @@ impl ThreadState {
     }
 }
 
+impl CallState {
+    /// Whether the call waits for a device or for other ranks.
+    pub fn waits_for_others(&self) -> bool {
+        let function = &self.function;
+        is_mpi(function) || is_device_wait(function) || is_nccl(function)
+    }
+}
+
 impl RankState {
     /// Returns the hooked call that the driving thread is in.
     pub fn open_call(&self) -> Option<&CallState> {

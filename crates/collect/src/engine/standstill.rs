@@ -1,11 +1,13 @@
 //! Tells what the engine knows of its ranks at this moment, for `tprof where`: how each goes on, and
 //! the process that runs its steps. The stacks are read elsewhere.
 
+use super::inbox::HangReport;
 use super::main_loop::Engine;
 use crate::targets::target::Target;
 use std::collections::BTreeMap;
 use tprof_hang::{HostState, RankEnd, RankState};
 use tprof_os::sys;
+use tprof_trace::model::property;
 use tprof_trace::run::ProcessInfo;
 
 impl Engine {
@@ -30,9 +32,32 @@ impl Engine {
                 }
                 None => RankState { end: end_of(&rows, now_ns), ..RankState::default() },
             };
-            RankState { rank, host: host.clone(), ..state }
+            RankState { rank, host: host.clone(), processes: live, ..state }
         };
-        HostState { ranks: by_rank.into_iter().map(state).collect(), host: host.clone() }
+        let processes = rows.iter().filter(|row| row.end_ns.is_none()).map(|row| row.pid).collect();
+        let ranks = by_rank.into_iter().map(state).collect();
+        HostState { host: host.clone(), ranks, processes, root: self.out.processes.root }
+    }
+
+    /// Writes that the job hangs into the file of the rank that the verdict is about, and into the
+    /// run's notes.
+    pub(super) fn hung(&mut self, report: &HangReport) {
+        let verdict = &report.verdict;
+        let after_ns = u64::try_from(report.limit.as_nanos()).unwrap_or(u64::MAX);
+        let place = report.file.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+        self.parts.info.notes.push(format!("{}{place}", verdict.of_hang(after_ns)));
+        let files = &mut self.out.files.open;
+        let of_rank = files.iter().position(|file| file.rank() == report.rank);
+        if let Some(file) = files.get_mut(of_rank.unwrap_or(0)) {
+            let key = format!("{}{}", property::HANG, sys::monotonic_ns());
+            let value = serde_json::json!({
+                "after_ns": after_ns, "verdict": verdict, "file": report.file,
+            });
+            file.write_property(&key, &value.to_string());
+        }
+        // The job may be killed for it soon.
+        self.flush(sys::monotonic_ns());
+        self.write_info_now();
     }
 
     /// Returns the process of a rank that runs its steps: of those that were not forked from

@@ -170,7 +170,8 @@ fn ended_state(info: &RunInfo) -> HostState {
         let end = Some(RankEnd { status, signal, age_ns });
         RankState { rank: rank.rank, host: info.host.clone(), end, ..RankState::default() }
     };
-    HostState { host: info.host.clone(), ranks: info.ranks.iter().map(state).collect() }
+    let ranks = info.ranks.iter().map(state).collect();
+    HostState { host: info.host.clone(), ranks, ..HostState::default() }
 }
 
 /// Formats the reason for a refusal: the collector has version `version`, and this program has

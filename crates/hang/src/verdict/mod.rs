@@ -33,6 +33,14 @@ pub enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// Returns the kind in words.
+    pub fn words(self) -> String {
+        let name = serde_json::to_value(self).unwrap_or_default();
+        name.as_str().unwrap_or_default().replace('_', " ")
+    }
+}
+
 /// Why the job stands still, or that it doesn't.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
