@@ -66,6 +66,7 @@ impl Answer {
         };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         json!({
+            "kind": "hang",
             "time_unix_ns": now.as_nanos() as u64,
             "after_ns": after.as_nanos() as u64,
             "verdict": self.verdict,

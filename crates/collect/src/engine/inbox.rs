@@ -95,8 +95,6 @@ pub enum Event {
 
 /// A hang that was noticed.
 pub struct HangReport {
-    /// The rank that the verdict is about.
-    pub rank: Option<u32>,
     /// Why the job stands still.
     pub verdict: Verdict,
     /// Name of the file in the run directory that has all of it, if it could be written.
@@ -141,6 +139,8 @@ pub enum Request {
     Status,
     /// Return what each rank does and waits for now.
     Where,
+    /// End the job, because it hangs.
+    EndJob,
 }
 
 /// The result of a request.

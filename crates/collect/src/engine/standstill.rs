@@ -39,15 +39,15 @@ impl Engine {
         HostState { host: host.clone(), ranks, processes, root: self.out.processes.root }
     }
 
-    /// Writes that the job hangs into the file of the rank that the verdict is about, and into the
-    /// run's notes.
+    /// Writes that the job hangs into the run's notes, and into the file of the rank that the verdict
+    /// is about, or into the first file, if that rank is on another host.
     pub(super) fn hung(&mut self, report: &HangReport) {
         let verdict = &report.verdict;
         let after_ns = u64::try_from(report.limit.as_nanos()).unwrap_or(u64::MAX);
         let place = report.file.as_ref().map_or(String::new(), |name| format!(" ({name})"));
         self.parts.info.notes.push(format!("{}{place}", verdict.of_hang(after_ns)));
         let files = &mut self.out.files.open;
-        let of_rank = files.iter().position(|file| file.rank() == report.rank);
+        let of_rank = files.iter().position(|file| file.rank() == verdict.rank);
         if let Some(file) = files.get_mut(of_rank.unwrap_or(0)) {
             let key = format!("{}{}", property::HANG, sys::monotonic_ns());
             let value = serde_json::json!({

@@ -1,5 +1,6 @@
 //! Begins and ends a session: its run directory, its socket, and the server that answers processes.
 
+mod answerer;
 mod asker;
 mod configure;
 pub mod control;
@@ -12,6 +13,7 @@ mod nccl_conf;
 mod owners;
 mod rundir;
 mod server;
+mod shared_requests;
 mod standstill;
 mod start;
 

@@ -10,19 +10,17 @@ use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::output::module_names::why_not;
 use crate::output::processes::Unanswered;
 use crate::output::ranks::Rank;
-use crate::session::asker::Asker;
-use crate::session::control::{self, Request};
-use crate::session::idle_times::IdleTimes;
-use crate::session::standstill::Standstill;
+use crate::session::answerer::Answerer;
+use crate::session::control;
 use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tprof_os::maps::read_code_maps;
 use tprof_os::proc;
@@ -55,8 +53,8 @@ pub struct Server {
     pub targets_clock: TargetClock,
     /// The channel to the engine.
     pub events: Sender<Event>,
-    /// Which ranks do something, if anyone watches.
-    pub idle_times: Option<Arc<Mutex<IdleTimes>>>,
+    /// Answers requests.
+    pub answerer: Arc<Answerer>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
 }
@@ -333,19 +331,10 @@ impl Server {
     /// Serves a control client on a thread of its own, so that attaching processes don't wait for
     /// it.
     fn control(&self, client: OwnedFd) {
-        let asker = Asker { events: self.events.clone(), session: Arc::clone(&self.session) };
-        let standstill = Standstill {
-            kept: self.config.table_cache.clone(),
-            redact: self.config.redact,
-            idle_times: self.idle_times.clone(),
-        };
+        let answerer = Arc::clone(&self.answerer);
         let answer = move || {
             let Some(request) = control::receive(&client) else { return };
-            let answer = match request {
-                Request::Where => standstill.gather(|request| asker.ask(request)),
-                request => asker.ask(&request),
-            };
-            if let Some(answer) = answer {
+            if let Some(answer) = answerer.answer(&request) {
                 control::reply(&client, &answer);
             }
         };

@@ -17,6 +17,7 @@ use crate::output::destination::Output;
 use crate::output::files::Files;
 use crate::output::info;
 use crate::output::stepping::Stepping;
+use crate::session::answerer::Answerer;
 use crate::session::asker::Asker;
 use crate::session::configure::TargetClock;
 use crate::session::first_info::first_info;
@@ -25,6 +26,8 @@ use crate::session::idle_times::IdleTimes;
 use crate::session::injections::{Libraries, injections};
 use crate::session::rundir;
 use crate::session::server::Server;
+use crate::session::shared_requests::SharedRequests;
+use crate::session::standstill::Standstill;
 use crate::shared::clock::Clock;
 use crate::shared::{self, Tables};
 use std::collections::BTreeMap;
@@ -139,6 +142,22 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let has_ended_job = Arc::new(AtomicBool::new(false));
         let idle_times = config.on_hang.map(|_| Arc::new(Mutex::new(IdleTimes::default())));
+        let asker = Asker { events: events.clone(), session: Arc::clone(&page) };
+        let answerer = Arc::new(Answerer {
+            asker: asker.clone(),
+            standstill: Standstill {
+                kept: config.table_cache.clone(),
+                redact: config.redact,
+                idle_times: idle_times.clone(),
+            },
+            has_ended_job: Arc::clone(&has_ended_job),
+        });
+        let requests = SharedRequests {
+            run: config.output.clone(),
+            session: directory.clone(),
+            answerer: Arc::clone(&answerer),
+            stop: Arc::clone(&stop),
+        };
         let server = Server {
             listener,
             socket: Arc::clone(&socket),
@@ -152,16 +171,16 @@ impl Session {
                 wait_ticks: clock.ticks_in(FULL_WAIT_NS),
             },
             events: events.clone(),
-            idle_times: idle_times.clone(),
+            answerer,
             stop: Arc::clone(&stop),
         };
         let watch = config.on_hang.zip(idle_times).map(|(option, idle_times)| HangWatch {
             option,
             run: config.output.clone(),
-            asker: Asker { events: events.clone(), session: Arc::clone(&page) },
+            session: directory.clone(),
+            asker,
             idle_times,
             stop: Arc::clone(&stop),
-            has_ended_job: Arc::clone(&has_ended_job),
         });
         let files = files_of(&config, &info, &counted);
         let parts = EngineParts {
@@ -183,8 +202,9 @@ impl Session {
         let stepping = Arc::clone(&recorded.processes.stepping);
         let engine = Engine::new(parts, recorded);
         let sweeper = spawn("tprof-sweeper", || _ = owned::sweep(&owned::places()))?;
+        // Nothing waits for the end of these two: they may sleep or be asking other hosts.
+        spawn("tprof-requests", move || requests.run())?;
         if let Some(watch) = watch {
-            // Nothing waits for its end: it may be asking other hosts.
             spawn("tprof-hang", move || watch.run())?;
         }
         let server = spawn("tprof-server", move || server.run())?;
