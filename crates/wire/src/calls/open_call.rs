@@ -20,7 +20,7 @@ impl OpenCall {
     /// Returns the call as one word, which isn't 0.
     #[inline(always)]
     pub fn word(number: u32, clock: u64) -> u64 {
-        clock & !((1 << NUMBER_BITS) - 1) | u64::from(number) + 1
+        (clock & !((1 << NUMBER_BITS) - 1)) | (u64::from(number) + 1)
     }
 
     /// Returns the call of a word; `None` if there is none, or if no function has such a number.
