@@ -1,6 +1,10 @@
 //! `tprof where`: jobs that stand still while they are asked, each for a planted reason, and jobs
 //! that don't. The verdict names the rank and the line, and nothing else is blamed.
 
+mod hosts;
+mod mpi;
+mod on_hang;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
@@ -83,6 +87,11 @@ fn blames(answer: &Value, rank: u64, function: &str, source: &Path, text: &str) 
 
 /// Starts two ranks on the stand-ins for NCCL.
 fn nccl(how: &str, stuck: Option<u32>) -> Result<Hanging, String> {
+    nccl_with(how, stuck, &[])
+}
+
+/// Does the same, with options of `tprof run`.
+fn nccl_with(how: &str, stuck: Option<u32>, options: &[&str]) -> Result<Hanging, String> {
     let home = stand_ins()?;
     let scratch = Scratch::new();
     let both =
@@ -95,7 +104,7 @@ fn nccl(how: &str, stuck: Option<u32>) -> Result<Hanging, String> {
     if let Some(round) = stuck {
         job = job.env("FAKE_NCCL_STUCK", round.to_string());
     }
-    Ok(Hanging::start(&job, COMM, scratch, 2))
+    Ok(Hanging::start(&job, &[COMM, options].concat(), scratch, 2))
 }
 
 fn hang_c() -> PathBuf {

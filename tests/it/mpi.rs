@@ -9,10 +9,10 @@ use tprof_tests::{Job, Scratch, Traced, document, skip, tprof, traced};
 const STEPS: u64 = 10;
 /// Bytes of the large message of `exchanges.c`.
 const LARGE: u64 = 8000;
-const MPIS: [&str; 2] = ["mpich", "openmpi"];
+pub const MPIS: [&str; 2] = ["mpich", "openmpi"];
 
 /// Builds a program with an MPI's compiler; `None` if the MPI is not installed.
-fn built(mpi: &str, source: &str, more: &[&str], scratch: &Scratch) -> Option<PathBuf> {
+pub fn built(mpi: &str, source: &str, more: &[&str], scratch: &Scratch) -> Option<PathBuf> {
     let compiler = format!("mpicc.{mpi}");
     if !Path::new("/usr/bin").join(&compiler).exists() {
         skip(format!("there is no {compiler}"));
@@ -27,10 +27,16 @@ fn built(mpi: &str, source: &str, more: &[&str], scratch: &Scratch) -> Option<Pa
 }
 
 fn ranks(mpi: &str, program: &Path) -> Job {
+    ranks_with(mpi, &[], program)
+}
+
+/// Starts two ranks of a program, with options of the MPI's launcher.
+pub fn ranks_with(mpi: &str, options: &[&str], program: &Path) -> Job {
     Job::new(format!("mpirun.{mpi}"))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .args(options)
         .args(["-n", "2"])
         .arg(program)
 }

@@ -76,6 +76,9 @@ pub struct Config {
     /// command.
     #[serde(default)]
     pub follow: bool,
+    /// When the job counts as hanging, if anyone shall watch.
+    #[serde(default)]
+    pub on_hang: Option<OnHang>,
     /// Whether arguments, paths and the environment are left out of the files.
     pub redact: bool,
     /// Directory in which the job was started, if it isn't the collector's own. The run's commit is
@@ -135,6 +138,15 @@ impl Config {
             false => MemMode::Off,
         }
     }
+}
+
+/// `--on-hang`: when the job counts as hanging, and what happens then.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct OnHang {
+    /// Time without a step, an operation between ranks, and other work.
+    pub after: Duration,
+    /// Whether tprof ends the job then.
+    pub stop: bool,
 }
 
 /// What to do if the run directory contains a run that this rank may not join.

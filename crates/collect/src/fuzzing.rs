@@ -251,6 +251,7 @@ fn config(directory: &Path, flags: u64) -> Config {
         max_size: None,
         duration: None,
         delay: None,
+        on_hang: None,
         paused: false,
         schedule: None,
         capture: None,

@@ -46,7 +46,8 @@ pub mod fuzzing;
 pub use config::{
     Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
     DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, GPU_INTERVALS, GraphDetail, IfExists,
-    KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent, RSS_INTERVALS, StackMode,
+    KinetoWindow, MemMode, NcclEvent, OnFull, OnHang, OperatorDetail, PerfEvent, RSS_INTERVALS,
+    StackMode,
 };
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;

@@ -1,13 +1,15 @@
 //! The answer as text and as JSON.
 
 use crate::fold::fold;
+use crate::hung::hang;
 use crate::situation::{Open, RankView, Situation};
 use crate::state::{HostState, ThreadState};
-use crate::verdict::{Verdict, judge};
+use crate::verdict::{Kind, Verdict, judge};
 use crate::words;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::time::{Duration, SystemTime};
 use tprof_facts::units;
 
 /// Largest number of frames of a stack in the text.
@@ -47,6 +49,32 @@ impl Answer {
         self.hosts.iter().flat_map(|host| &host.ranks).any(|state| state.rank == rank)
     }
 
+    /// Whether the job hangs: no rank of any host did anything for this long.
+    pub fn hangs(&self, limit_ns: u64) -> bool {
+        self.verdict.kind != Kind::Healthy
+            && hang(self.hosts.iter().flat_map(|host| &host.ranks), limit_ns)
+    }
+
+    /// Returns the answer as JSON, with all threads of all ranks, for a run's file about a hang that
+    /// was noticed when nothing had gone on for this long.
+    pub fn whole(&self, after: Duration) -> Value {
+        let situation = Situation::of(&self.hosts);
+        let whole = |view: &RankView<'_>| {
+            let mut value = json_of(view);
+            value["threads"] = threads(view);
+            value
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        json!({
+            "kind": "hang",
+            "time_unix_ns": now.as_nanos() as u64,
+            "after_ns": after.as_nanos() as u64,
+            "verdict": self.verdict,
+            "ranks": situation.ranks.iter().map(whole).collect::<Vec<_>>(),
+            "not_answered": self.not_answered,
+        })
+    }
+
     /// Returns the answer as JSON. With `rank`, `ranks` has only that rank, with all of its threads.
     pub fn json(&self, rank: Option<u32>) -> Value {
         let situation = Situation::of(&self.hosts);
@@ -67,9 +95,7 @@ impl Answer {
     /// Returns the answer as text: the verdict, the hosts that did not answer, then the ranks. Ranks
     /// that do the same share one entry. With `rank`, only that rank is listed, with all its threads.
     pub fn text(&self, rank: Option<u32>) -> String {
-        let kind = serde_json::to_value(self.verdict.kind).unwrap_or_default();
-        let kind = kind.as_str().unwrap_or_default().replace('_', " ");
-        let mut text = format!("{kind}: {}\n", self.verdict.text);
+        let mut text = format!("{}: {}\n", self.verdict.kind.words(), self.verdict.text);
         for host in &self.not_answered {
             let ranks = match host.ranks.len() {
                 0 => "its ranks are unknown".to_owned(),
@@ -257,7 +283,10 @@ mod tests {
         let function = |number| if number == 37 { "reads" } else { "loads" };
         let ranks = (0..1024).map(|number| rank(number, function(number))).collect();
         let missing = NotAnswered { host: "c2".into(), ranks: vec![1024], why: "no".into() };
-        Answer::new(vec![HostState { host: "c1".into(), ranks }], vec![missing])
+        Answer::new(
+            vec![HostState { host: "c1".into(), ranks, ..HostState::default() }],
+            vec![missing],
+        )
     }
 
     #[test]

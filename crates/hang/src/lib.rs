@@ -11,6 +11,7 @@
 //! - `situation`: what each rank does, from its state;
 //! - `words`: phrases about ranks and waits;
 //! - `verdict`: the verdict, with one file for each kind that needs several ranks or threads;
+//! - `hung`: whether ranks hang, for a collector that watches;
 //! - `fold`: groups ranks that do the same;
 //! - `answer`: the answer as text and as JSON.
 
@@ -26,11 +27,13 @@ mod verdict;
 
 mod fold;
 
+mod hung;
+
 mod answer;
 
 pub use answer::{Answer, NotAnswered};
 pub use state::{
-    Backend, FrameState, GroupState, HostState, LaunchState, Layer, Operation, RankEnd, RankState,
-    StepState, ThreadState, Wait, WaitKind,
+    Backend, CallState, FrameState, GroupState, HostState, LaunchState, Layer, Operation, Progress,
+    RankEnd, RankState, StepState, ThreadState, Wait, WaitKind,
 };
 pub use verdict::{Kind, Verdict, judge};

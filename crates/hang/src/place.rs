@@ -1,9 +1,11 @@
-//! Chooses the frame of a stack that names a place, and reads from frames what the thread waits in.
+//! Chooses the frame of a stack that names a place, and reads from frames and open calls what the
+//! thread waits in.
 
-use crate::state::{FrameState, Layer, ThreadState};
+use crate::state::{CallState, FrameState, Layer, RankState, ThreadState};
 use tprof_facts::frames::Layer as CodeLayer;
 use tprof_facts::labels::base_name;
 use tprof_facts::owner::Code;
+use tprof_facts::pass_through::is_of_tprof;
 
 /// Beginnings of the names of functions that wait for a device.
 const DEVICE_WAITS: [&str; 10] = [
@@ -25,6 +27,23 @@ const INTERNAL: [&str; 4] = ["lll_", "futex_", "syscall", "internal_syscall"];
 /// Names of functions that are longer than this are shown without parameters.
 const LONG: usize = 60;
 const NCCL: &str = "nccl";
+
+/// Whether a function is one of MPI that may wait for other ranks.
+fn is_mpi(function: &str) -> bool {
+    MPI.iter().any(|start| function.starts_with(start))
+        && !function.contains("_Init")
+        && !function.contains("_Finalize")
+}
+
+/// Whether a function waits for a device.
+fn is_device_wait(function: &str) -> bool {
+    DEVICE_WAITS.iter().any(|start| function.starts_with(start))
+}
+
+/// Whether a function is one of NCCL.
+fn is_nccl(function: &str) -> bool {
+    function.starts_with(NCCL)
+}
 
 impl FrameState {
     fn code(&self) -> Code<'_> {
@@ -66,13 +85,16 @@ impl FrameState {
 }
 
 impl ThreadState {
-    /// Returns the frames to show. If there are Python functions, the interpreter's native frames are
-    /// left out: they execute these functions.
+    /// Returns the frames to show: without tprof's own hooks, and, if there are Python functions,
+    /// without the interpreter's native frames, which execute these functions.
     pub fn shown_frames(&self) -> Vec<&FrameState> {
-        let outermost = self.frames.iter().rposition(|frame| frame.layer == Layer::Python);
-        let Some(outermost) = outermost else { return self.frames.iter().collect() };
-        let shown = self.frames.iter().take(outermost + 1);
-        shown.filter(|frame| !frame.code().is_interpreter()).collect()
+        let is_hook = |frame: &&FrameState| is_of_tprof(base_name(&frame.module));
+        let mut shown: Vec<_> = self.frames.iter().filter(|frame| !is_hook(frame)).collect();
+        if let Some(outermost) = shown.iter().rposition(|frame| frame.layer == Layer::Python) {
+            shown.truncate(outermost + 1);
+            shown.retain(|frame| !frame.code().is_interpreter());
+        }
+        shown
     }
 
     /// Returns the frame that best names where the thread is: the innermost of the user's own code;
@@ -95,29 +117,64 @@ impl ThreadState {
     /// Returns the MPI function in which the thread is: the one that the program called.
     pub fn mpi_call(&self) -> Option<&str> {
         let mut outermost_first = self.frames.iter().rev().filter(|f| f.layer == Layer::Native);
-        let frame = outermost_first.find(|frame| {
-            MPI.iter().any(|start| frame.function.starts_with(start))
-                && !frame.function.contains("_Init")
-                && !frame.function.contains("_Finalize")
-        })?;
+        let frame = outermost_first.find(|frame| is_mpi(&frame.function))?;
         Some(frame.function.strip_prefix('P').unwrap_or(&frame.function))
     }
 
-    /// Whether the thread waits for a device or is in a call of NCCL. A running thread has no
+    /// Whether the thread waits for a device or is in a call of NCCL. A running thread may have no
     /// native frames, so of it this is unknown: `None`.
     pub fn awaits_device(&self) -> Option<bool> {
         let mut native = self.frames.iter().filter(|frame| frame.layer == Layer::Native).peekable();
-        let is_wait = |name: &str| {
-            name.starts_with(NCCL) || DEVICE_WAITS.iter().any(|start| name.starts_with(start))
-        };
         native.peek()?;
-        Some(native.any(|frame| is_wait(&frame.function)))
+        Some(native.any(|frame| is_nccl(&frame.function) || is_device_wait(&frame.function)))
     }
 
     /// Returns the function on the stack that waits for a device.
     pub fn device_wait(&self) -> Option<&str> {
         let names = self.frames.iter().map(|frame| frame.function.as_str());
-        names.rev().find(|name| DEVICE_WAITS.iter().any(|start| name.starts_with(start)))
+        names.rev().find(|name| is_device_wait(name))
+    }
+}
+
+impl CallState {
+    /// Whether the call waits for a device or for other ranks.
+    pub fn waits_for_others(&self) -> bool {
+        let function = &self.function;
+        is_mpi(function) || is_device_wait(function) || is_nccl(function)
+    }
+}
+
+impl RankState {
+    /// Returns the hooked call that the driving thread is in.
+    pub fn open_call(&self) -> Option<&CallState> {
+        let driving = self.driving()?;
+        self.calls.iter().find(|call| call.tid == driving.tid)
+    }
+
+    /// Returns the MPI function in which the driving thread is, and since when, if that is known.
+    pub fn mpi_call(&self) -> Option<(&str, Option<u64>)> {
+        let known = self.open_call().filter(|call| is_mpi(&call.function));
+        match known {
+            Some(call) => Some((&call.function, Some(call.age_ns))),
+            None => self.driving()?.mpi_call().map(|function| (function, None)),
+        }
+    }
+
+    /// Returns the function in which the driving thread waits for a device.
+    pub fn device_wait(&self) -> Option<&str> {
+        let called = self.open_call().map(|call| call.function.as_str());
+        called.filter(|name| is_device_wait(name)).or(self.driving()?.device_wait())
+    }
+
+    /// Whether the driving thread waits for a device or is in a call of NCCL. Of a running thread
+    /// without native frames this may be unknown: `None`.
+    pub fn awaits_device(&self) -> Option<bool> {
+        let is_called =
+            |call: &CallState| is_device_wait(&call.function) || is_nccl(&call.function);
+        match self.open_call().is_some_and(is_called) {
+            true => Some(true),
+            false => self.driving()?.awaits_device(),
+        }
     }
 }
 
@@ -179,5 +236,19 @@ mod tests {
         assert_eq!(of(&["ioctl", "cudaStreamSynchronize"]).awaits_device(), Some(true));
         assert_eq!(of(&["read", "main"]).awaits_device(), Some(false));
         assert_eq!(of(&[]).awaits_device(), None);
+    }
+
+    #[test]
+    fn an_open_call_tells_what_a_thread_without_frames_waits_in() {
+        let of = |function: &str, tid| {
+            let thread = ThreadState { tid: 7, ..ThreadState::default() };
+            let calls = vec![CallState { tid, function: function.into(), age_ns: 5 }];
+            RankState { calls, threads: vec![thread], ..RankState::default() }
+        };
+        assert_eq!(of("MPI_Allreduce", 7).mpi_call(), Some(("MPI_Allreduce", Some(5))));
+        assert_eq!(of("MPI_Allreduce", 8).mpi_call(), None, "of another thread");
+        assert_eq!(of("cudaStreamSynchronize", 7).device_wait(), Some("cudaStreamSynchronize"));
+        assert_eq!(of("cudaStreamSynchronize", 7).awaits_device(), Some(true));
+        assert_eq!(of("cudaGraphLaunch", 7).awaits_device(), None);
     }
 }

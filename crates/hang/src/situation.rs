@@ -112,19 +112,18 @@ fn open_of(state: &RankState) -> Option<Open> {
     if let Some((group, operation)) = oldest {
         return Some(opened(group, operation.clone()));
     }
-    let driving = state.driving()?;
-    // A call of MPI is recorded when it returns, so an open one is only on the stack.
-    if let Some(call) = driving.mpi_call() {
+    // A call of MPI is recorded when it returns.
+    if let Some((call, age_ns)) = state.mpi_call() {
         let group = of(Backend::Mpi).next().cloned();
         let group = group.unwrap_or(GroupState { backend: Backend::Mpi, ..GroupState::default() });
-        let age_ns = group.recent.last().map_or(0, |last| last.age_ns);
+        let age_ns = age_ns.or_else(|| Some(group.recent.last()?.age_ns)).unwrap_or(0);
         let (number, name) = (group.entered, call.to_owned());
         let operation = Operation { number, name, bytes: None, age_ns, is_over: false };
         return Some(opened(&group, operation));
     }
     // NCCL's calls return early: the thread then waits for the device. If the rank does something
     // else, the device may still work on the operation, but nothing waits for that.
-    let awaits = driving.awaits_device();
+    let awaits = state.awaits_device();
     if awaits == Some(false) {
         return None;
     }

@@ -10,6 +10,10 @@ pub struct HostState {
     pub host: String,
     /// States of its ranks.
     pub ranks: Vec<RankState>,
+    /// Pids of all processes of the job on the host that record.
+    pub processes: Vec<u32>,
+    /// Pid of the job's command, if tprof started it.
+    pub root: Option<u32>,
 }
 
 /// What is known of one rank.
@@ -21,6 +25,8 @@ pub struct RankState {
     pub host: String,
     /// Pid of the process that runs the rank's steps.
     pub pid: u32,
+    /// Pids of all processes of the rank that record.
+    pub processes: Vec<u32>,
     /// How the rank ended; `None` while one of its processes runs.
     pub end: Option<RankEnd>,
     /// Its last step; `None` if no step was recorded.
@@ -29,13 +35,20 @@ pub struct RankState {
     pub groups: Vec<GroupState>,
     /// The last kernel that a hooked call launched; `None` if none was recorded.
     pub launch: Option<LaunchState>,
+    /// Time since the last hooked call that gave a device work, ns; `None` if none was recorded.
+    pub work_age_ns: Option<u64>,
     /// CPU time that the process used between the two readings, as a share of the time between
     /// them; `None` if it was not read.
     pub cpu_share: Option<f64>,
     /// Whether its steps or operations between ranks went on between the two readings.
     pub goes_on: bool,
+    /// Time since it was last seen to do something, ns: to go on, compute, launch, read or write.
+    /// Waiting for others by spinning is not computing. `None` if nobody has watched.
+    pub idle_ns: Option<u64>,
     /// Bytes that it read or wrote between the two readings; `None` if they may not be read.
     pub transferred_bytes: Option<u64>,
+    /// Hooked calls of its threads that have begun and not returned.
+    pub calls: Vec<CallState>,
     /// Threads of the process, its main thread first.
     pub threads: Vec<ThreadState>,
     /// Number of further threads that were not read.
@@ -70,6 +83,17 @@ pub struct LaunchState {
     /// Its name; empty if unknown.
     pub kernel: String,
     /// Time since the launch, ns.
+    pub age_ns: u64,
+}
+
+/// A hooked call that has not returned, and may wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallState {
+    /// Tid of the thread.
+    pub tid: u32,
+    /// Name of the function.
+    pub function: String,
+    /// Time since the call began, ns.
     pub age_ns: u64,
 }
 
@@ -199,7 +223,25 @@ pub enum Layer {
     Python,
 }
 
+/// What changes when a rank goes on: its step, and the numbers of its operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    step: Option<u64>,
+    entered: u64,
+    finished: u64,
+}
+
 impl RankState {
+    /// Returns how far the rank has come.
+    pub fn progress(&self) -> Progress {
+        let sum = |of: fn(&GroupState) -> u64| self.groups.iter().map(of).sum();
+        Progress {
+            step: self.step.as_ref().map(|step| step.number),
+            entered: sum(|group| group.entered),
+            finished: sum(|group| group.finished.unwrap_or(0)),
+        }
+    }
+
     /// The thread that runs the steps: the main thread.
     pub fn driving(&self) -> Option<&ThreadState> {
         self.threads.first()

@@ -60,7 +60,11 @@ pub fn end(end: &RankEnd) -> String {
 
 /// Says where a thread is: ``in `read` at load (data.py:41)``.
 pub fn place(thread: &ThreadState) -> String {
-    let call = thread.device_wait().or(thread.mpi_call());
+    place_in(thread, thread.device_wait().or(thread.mpi_call()))
+}
+
+/// Says where a thread is that waits in the function `call`.
+fn place_in(thread: &ThreadState, call: Option<&str>) -> String {
     let (place, innermost) = (thread.place(), call.or(thread.innermost()));
     match (innermost, place) {
         (None, None) => "at a place that can't be read".to_owned(),
@@ -105,7 +109,8 @@ pub fn doing(view: &RankView<'_>) -> String {
         return "no thread of it could be read".to_owned();
     };
     let verb = if state.is_stopped() { "it was stopped" } else { "it is" };
-    let mut text = format!("{verb} {}", place(thread));
+    let call = state.device_wait().or(state.mpi_call().map(|(function, _)| function));
+    let mut text = format!("{verb} {}", place_in(thread, call));
     if let Some(waits) = wait(thread, &state.threads) {
         text += &format!(" and waits for {waits}");
     }

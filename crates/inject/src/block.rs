@@ -50,8 +50,8 @@ pub struct Thread {
     pub stack_low: SignalCell<usize>,
     /// Upper bound of the part of the stack that is known to be readable.
     pub stack_high: SignalCell<usize>,
-    /// This thread's name as it was last recorded.
-    pub name: [SignalCell<u64>; 2],
+    /// A hash of this thread's name as it was last recorded.
+    pub name: SignalCell<u64>,
     /// Set under strict seccomp, where the thread may neither read a clock nor make a system call.
     pub strict: SignalCell<bool>,
     /// Set while this thread attaches, so that hooks which this work calls only call the real
@@ -95,6 +95,9 @@ pub struct Thread {
     /// Which of the `spans` have ended although spans inside them are still open: bit N is for
     /// depth N.
     pub spans_over: SignalCell<u64>,
+    /// Bytes that were free on a device when this thread last measured them, plus one; 0 if it never
+    /// did.
+    pub device_free: SignalCell<u64>,
     /// Makes the type neither `Send` nor `Sync`, since only the thread itself may use its block.
     of_one_thread: PhantomData<*mut ()>,
 }

@@ -17,11 +17,13 @@ use crate::{
     reports, ring, stacks, streams,
 };
 use tprof_wire::calls::{
-    Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, SizeArgument, memory,
+    Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, OpenCall, SizeArgument,
+    memory,
 };
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Whether a call is recorded even while recording is off. This holds for calls that allocate or
 /// free memory, make communicators or select devices, since later records refer to what they did.
@@ -78,6 +80,7 @@ pub fn enter(number: u32, frame: &mut Frame) {
         return;
     }
     frame.start = thread.clock();
+    opens(thread, number, function, frame);
     if let Effect::Communicates { .. } = function.does {
         begins(&thread.collective, frame);
     } else if is_nccl_memory(function) {
@@ -94,6 +97,32 @@ pub fn enter(number: u32, frame: &mut Frame) {
         let stack = u64::from(stack_of_memory(thread, frame, is_slow));
         let payload = [frame.register(0), 0, stream, stack | 1 << 32];
         ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
+    }
+}
+
+/// Says in the thread's slot that it is in a call that may wait for a device or for other ranks. A
+/// call of MPI counts rather than the calls that it makes; other than those, the outer call counts.
+#[inline(always)]
+fn opens(thread: &Thread, number: u32, function: &Function, frame: &Frame) {
+    let open = &thread.slot().open_call;
+    let is_outer = match function.does {
+        Effect::Meets { .. } => true,
+        Effect::Plain { .. } | Effect::Copies { .. } | Effect::Communicates { .. } => {
+            open.load(Relaxed) == 0
+        }
+        _ => false,
+    };
+    if is_outer {
+        open.store(OpenCall::word(number, frame.start), Relaxed);
+    }
+}
+
+/// Says that the call has returned, if it was the one in the thread's slot.
+#[inline(always)]
+fn closes(thread: &Thread, number: u32, frame: &Frame) {
+    let open = &thread.slot().open_call;
+    if open.load(Relaxed) == OpenCall::word(number, frame.start) {
+        open.store(0, Relaxed);
     }
 }
 
@@ -133,6 +162,7 @@ pub fn leave(number: u32, frame: &Frame) {
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
     let Some(thread) = gate::recording() else { return };
     let end = thread.clock();
+    closes(thread, number, frame);
     let succeeded = frame.result as u32 == 0;
     let lacks_memory = frame.result as u32 == OUT_OF_MEMORY;
     let (mut stream, mut kind, mut detail) = (0, 0, 0);

@@ -173,6 +173,7 @@ fn enter_thread(thread: &Thread) -> bool {
         return false;
     };
     slot.tid.store(thread.tid.get(), Relaxed);
+    slot.open_call.store(0, Relaxed);
     slot.start_clock.store(thread.clock(), Relaxed);
     slot.first_chunk.store(chunk.0, Relaxed);
     slot.state.store(slot_state::LIVE, Release);

@@ -39,7 +39,7 @@ pub(crate) fn reported(thread: &Thread, number: u32, of: Report, frame: &Frame) 
     let place = |stack: u32| u64::from(stack) | (device & 0xffff) << 32;
     if of == Report::OutOfMemory {
         let place = place(stacks::with_python(thread, frame.sp(), frame.fp));
-        let free = thread.slot().device_free.load(Relaxed).wrapping_sub(1);
+        let free = thread.device_free.get().wrapping_sub(1);
         let payload = [address, bytes, allocated, reserved, place, free];
         ring::quick(thread, ExtKind::Reported, number, clock, &payload);
         return;
@@ -51,7 +51,7 @@ pub(crate) fn reported(thread: &Thread, number: u32, of: Report, frame: &Frame) 
 
 /// Keeps the free bytes of a device that the thread has measured.
 pub(crate) fn measured_free(thread: &Thread, bytes: u64) {
-    thread.slot().device_free.store(bytes.wrapping_add(1), Relaxed);
+    thread.device_free.set(bytes.wrapping_add(1));
 }
 
 /// The id of the stack of a block that was given out; 0 if it gets none, or was taken back.

@@ -2,6 +2,7 @@
 
 use crate::block::Thread;
 use crate::{python, pytorch_registration, ring, state, sys, tls_owner, unwind};
+use tprof_wire::hash::joined;
 use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::slot_state;
@@ -27,12 +28,12 @@ pub fn named(thread: &Thread) {
     for (word, bytes) in words.iter_mut().zip(name.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*bytes);
     }
-    if thread.name.iter().map(|word| word.get()).eq(words) {
+    // A thread begins with 0, so no record is written for a thread without a name.
+    let hash = if words == [0; 2] { 0 } else { joined(&words) };
+    if thread.name.get() == hash {
         return;
     }
-    for (kept, word) in thread.name.iter().zip(words) {
-        kept.set(word);
-    }
+    thread.name.set(hash);
     let clock = thread.clock();
     ring::ext(thread, ExtKind::ThreadName, 0, clock, &words);
 }

@@ -16,6 +16,8 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+pub use nix::sys::signal::Signal;
+use nix::sys::signal::kill;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::{TimeSpec, TimeVal, TimeValLike};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -28,9 +30,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Asks a process to end, by SIGTERM.
-pub fn send_sigterm(pid: u32) -> io::Result<()> {
-    Ok(nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGTERM)?)
+/// Sends a signal to a process.
+pub fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
+    Ok(kill(Pid::from_raw(pid.cast_signed()), signal)?)
 }
 
 /// Creates an anonymous file of `bytes` bytes, sealed so that it can neither shrink nor grow.

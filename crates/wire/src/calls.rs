@@ -3,11 +3,13 @@
 
 mod effect;
 mod names;
+mod open_call;
 mod records;
 
 use crate::gemm::{self, Batch, Gemm, Types};
 pub use effect::*;
 pub use names::Name;
+pub use open_call::OpenCall;
 pub use records::*;
 
 /// An intercepted function.

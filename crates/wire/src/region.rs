@@ -317,9 +317,9 @@ pub struct ThreadSlot {
     /// has the bytes that the thread was given since its last stack, the high half a part of the
     /// clock. Only the thread reads it.
     pub reported: AtomicU64,
-    /// Bytes that were free on a device when this thread last measured them, plus one; 0 if it never
-    /// did. Only the thread reads it.
-    pub device_free: AtomicU64,
+    /// The intercepted call that the thread is in, as an [`crate::calls::OpenCall`]; 0 if it is in
+    /// none that may wait.
+    pub open_call: AtomicU64,
 }
 const _: () = assert!(size_of::<ThreadSlot>() == 128);
 

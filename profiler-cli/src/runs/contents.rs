@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::kineto::{HOME, is_window};
+use tprof_collect::control;
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
@@ -81,10 +82,13 @@ impl RunContents {
             }
             return Ok(file.is_own());
         }
-        if let Some(number) = name.strip_prefix("snapshot-").and_then(|n| n.strip_suffix(".json"))
-            && number.parse::<u32>().is_ok()
-        {
-            return is_snapshot(path).map_err(|error| (path.to_owned(), error));
+        for kind in ["snapshot", "hang"] {
+            let numbered = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('-'));
+            if let Some(number) = numbered.and_then(|rest| rest.strip_suffix(".json"))
+                && number.parse::<u32>().is_ok()
+            {
+                return is_of_kind(path, kind).map_err(|error| (path.to_owned(), error));
+            }
         }
         let of_a_file = name.strip_suffix(".trace.json.gz").is_some_and(is_stem);
         Ok(NAMES.contains(&name) || of_a_file)
@@ -118,10 +122,11 @@ impl RunContents {
                 within.others.is_empty()
             }
             COMPILE_DIRECTORY => compile_logs(&path, &mut files, &mut directories)?,
+            control::ASKED => files_in(&path, &mut files, control::is_of_request)?,
             _ => false,
         };
-        // If a launcher was killed, empty directories for logs are left.
-        if is_own && (!files.is_empty() || name == COMPILE_DIRECTORY) {
+        // If a launcher or a command was killed, empty directories are left.
+        if is_own && (!files.is_empty() || matches!(name, COMPILE_DIRECTORY | control::ASKED)) {
             self.files.extend(files);
             self.directories.extend(directories);
             self.directories.push(path);
@@ -153,11 +158,12 @@ fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     Ok(entries)
 }
 
-/// Whether a file was saved by `tprof ctl snapshot`, judged by its first bytes.
-fn is_snapshot(path: &Path) -> io::Result<bool> {
+/// Whether a file has an answer of this kind: by `tprof ctl snapshot`, or about a hang. The first
+/// bytes decide.
+fn is_of_kind(path: &Path, kind: &str) -> io::Result<bool> {
     let mut first = Vec::new();
     open_plain(path)?.take(256).read_to_end(&mut first)?;
-    Ok(String::from_utf8_lossy(&first).contains("\"kind\": \"snapshot\""))
+    Ok(String::from_utf8_lossy(&first).contains(&format!("\"kind\": \"{kind}\"")))
 }
 
 /// Collects the files of a directory. Returns whether all of its entries are such files.

@@ -157,6 +157,7 @@ fn from_layers(
             max_size: None,
             duration: None,
             delay: None,
+            on_hang: None,
             paused: false,
             schedule: None,
             capture: None,

@@ -14,7 +14,7 @@ use super::values::{
 use crate::launch::caches;
 use crate::runs::formats;
 use std::path::PathBuf;
-use tprof_collect::{GPU_INTERVALS, IfExists, MemMode, RSS_INTERVALS};
+use tprof_collect::{GPU_INTERVALS, IfExists, MemMode, OnHang, RSS_INTERVALS};
 use tprof_facts::units::{exact_duration, exact_size};
 use tprof_ui::errors::Failure;
 
@@ -88,7 +88,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help, those of a group together.
-pub const SETTINGS: [&Setting; 36] = [
+pub const SETTINGS: [&Setting; 37] = [
     &OUTPUT,
     &FORCE,
     &ACTIVITY,
@@ -107,6 +107,7 @@ pub const SETTINGS: [&Setting; 36] = [
     &CUDA_GRAPHS,
     &CUDA_CALLS,
     &NCCL,
+    &ON_HANG,
     &REDACT,
     &DELAY,
     &PAUSED,
@@ -381,6 +382,24 @@ pub static NCCL: Setting = Setting {
             true => "none".into(),
             false => events.iter().map(|event| event.name()).collect::<Vec<_>>().into(),
         })
+    },
+};
+
+/// When the job counts as hanging, and what happens then.
+pub static ON_HANG: Setting = Setting {
+    name: "on-hang",
+    short: None,
+    group: Group::What,
+    help: "If no rank does anything for this time, write what each waits for, like `tprof where`; with ,stop, also end the job: 5m,stop",
+    kind: ValueKind::Text("TIME[,stop]", Vec::new),
+    set: |resolved, given| {
+        resolved.config.on_hang = Some(values::on_hang(given)?);
+        Ok(())
+    },
+    show: |resolved| {
+        let OnHang { after, stop } = resolved.config.on_hang?;
+        let stop = if stop { ",stop" } else { "" };
+        Some(format!("{}{stop}", exact_duration(after)).into())
     },
 };
 

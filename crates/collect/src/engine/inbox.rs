@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
+use tprof_hang::Verdict;
 use tprof_sampler::cpu::SamplerEvent;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
@@ -85,9 +86,21 @@ pub enum Event {
     StopWaiting,
     /// End the run, but wait up to this long for descendants of the command.
     Finish(Duration),
+    /// The job hangs.
+    Hung(HangReport),
     /// The server has accepted all processes that had found the socket open before its closing with
     /// this number.
     AllAccepted(u32),
+}
+
+/// A hang that was noticed.
+pub struct HangReport {
+    /// Why the job stands still.
+    pub verdict: Verdict,
+    /// Name of the file in the run directory that has all of it, if it could be written.
+    pub file: Option<String>,
+    /// Time for which nothing had gone on.
+    pub limit: Duration,
 }
 
 /// A request to a live run.
@@ -126,6 +139,8 @@ pub enum Request {
     Status,
     /// Return what each rank does and waits for now.
     Where,
+    /// End the job, because it hangs.
+    EndJob,
 }
 
 /// The result of a request.

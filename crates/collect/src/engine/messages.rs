@@ -76,6 +76,7 @@ impl Engine {
                     self.out.processes.tree_cpu_ns = sys::children_cpu_ns();
                 }
                 Event::AllAccepted(turn) => self.ending.all_accepted = Some(turn),
+                Event::Hung(report) => self.hung(&report),
                 Event::Follow => self.ending.follows = true,
                 Event::AskedToEnd(signal) => {
                     self.parts.info.asked_to_end = Some((signal, sys::monotonic_ns()));

@@ -50,6 +50,7 @@ impl Engine {
             }
             Request::Step { number } => self.step(number),
             Request::Status => Reply::with(self.status(on)),
+            Request::EndJob => Reply::new(false, "the engine ends no job".to_owned()),
             Request::Where => match serde_json::to_value(self.standstill()) {
                 Ok(state) => Reply::with(state),
                 Err(error) => Reply::new(false, error.to_string()),

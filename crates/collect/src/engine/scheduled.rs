@@ -73,7 +73,7 @@ impl Engine {
             && let Some(root) = self.out.processes.root.filter(|_| !self.out.processes.root_ended)
         {
             // If the signal can't be sent, the job has ended already.
-            let _ = sys::send_sigterm(root);
+            let _ = sys::send_signal(root, sys::Signal::SIGTERM);
         }
     }
 

@@ -1,11 +1,13 @@
 //! Tells what the engine knows of its ranks at this moment, for `tprof where`: how each goes on, and
 //! the process that runs its steps. The stacks are read elsewhere.
 
+use super::inbox::HangReport;
 use super::main_loop::Engine;
 use crate::targets::target::Target;
 use std::collections::BTreeMap;
 use tprof_hang::{HostState, RankEnd, RankState};
 use tprof_os::sys;
+use tprof_trace::model::property;
 use tprof_trace::run::ProcessInfo;
 
 impl Engine {
@@ -18,21 +20,44 @@ impl Engine {
         for row in rows.iter().filter(|row| row.rank.is_some() || !has_ranks) {
             by_rank.entry(row.rank.unwrap_or(0)).or_default().push(row);
         }
-        let host = self.parts.info.host.clone();
+        let (host, always_on) = (self.parts.info.host.clone(), self.recording.always_on);
         let state = |(rank, rows): (u32, Vec<&ProcessInfo>)| {
             let live: Vec<u32> =
                 rows.iter().filter(|row| row.end_ns.is_none()).map(|row| row.pid).collect();
             let state = match self.driving(&live) {
                 Some((pid, target)) => {
                     let known =
-                        target.map(|target| target.standstill(now_ns, self.recording.always_on));
+                        target.map(|target| target.standstill(now_ns, &self.out.clock, always_on));
                     RankState { pid, ..known.unwrap_or_default() }
                 }
                 None => RankState { end: end_of(&rows, now_ns), ..RankState::default() },
             };
-            RankState { rank, host: host.clone(), ..state }
+            RankState { rank, host: host.clone(), processes: live, ..state }
         };
-        HostState { ranks: by_rank.into_iter().map(state).collect(), host: host.clone() }
+        let processes = rows.iter().filter(|row| row.end_ns.is_none()).map(|row| row.pid).collect();
+        let ranks = by_rank.into_iter().map(state).collect();
+        HostState { host: host.clone(), ranks, processes, root: self.out.processes.root }
+    }
+
+    /// Writes that the job hangs into the run's notes, and into the file of the rank that the verdict
+    /// is about, or into the first file, if that rank is on another host.
+    pub(super) fn hung(&mut self, report: &HangReport) {
+        let verdict = &report.verdict;
+        let after_ns = u64::try_from(report.limit.as_nanos()).unwrap_or(u64::MAX);
+        let place = report.file.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+        self.parts.info.notes.push(format!("{}{place}", verdict.of_hang(after_ns)));
+        let files = &mut self.out.files.open;
+        let of_rank = files.iter().position(|file| file.rank() == verdict.rank);
+        if let Some(file) = files.get_mut(of_rank.unwrap_or(0)) {
+            let key = format!("{}{}", property::HANG, sys::monotonic_ns());
+            let value = serde_json::json!({
+                "after_ns": after_ns, "verdict": verdict, "file": report.file,
+            });
+            file.write_property(&key, &value.to_string());
+        }
+        // The job may be killed for it soon.
+        self.flush(sys::monotonic_ns());
+        self.write_info_now();
     }
 
     /// Returns the process of a rank that runs its steps: of those that were not forked from

@@ -1,6 +1,8 @@
-//! Sends the requests of `tprof ctl` to the collectors of a live run, over their session sockets,
-//! and receives such requests in the collector.
+//! Sends the requests of `tprof ctl` to the collectors of a live run, over their session sockets or
+//! through the run's directory, and receives such requests in the collector.
 
+use super::shared_requests::{self, WITHIN};
+pub use super::shared_requests::{ASKED, is_of_request};
 pub use crate::engine::inbox::{Reply, Request};
 use crate::engine::scheduled::STEPS_AHEAD;
 use crate::error::CollectError;
@@ -17,15 +19,22 @@ use tprof_wire::handshake::{Hello, Role};
 /// Largest size of a message in either direction, bytes.
 pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 
-/// Sends a request to each collector that records on this host into the run directory `run`.
-/// Returns one of their replies; if any collector refused, a refusal.
+/// Sends a request to each collector that records into the run directory `run`. Returns one of their
+/// replies; if any collector refused, a refusal. The message names those that did not reply.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
-    let replies = replies(run, request)?;
+    let Replies { replies, missing } = replies(run, request)?;
     // Prefers a refusal that a second request would not change, so the caller doesn't retry in
     // vain.
     let refused = replies.iter().find(|reply| !reply.ok && !reply.late && !reply.waits);
     let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
-    chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
+    let chosen = chosen.cloned();
+    let mut reply =
+        chosen.ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))?;
+    for NotAnswered { host, why, .. } in missing {
+        let end = if reply.message.is_empty() { "" } else { "; " };
+        reply.message += &format!("{end}host {host} is not reached: {why}");
+    }
+    Ok(reply)
 }
 
 /// Number of times that steps are requested. Each request begins four times as far ahead as the one
@@ -35,13 +44,12 @@ const ATTEMPTS: u32 = 8;
 /// Longest time in which the job must make some steps, if it begins to count them on request.
 const COUNTED_WITHIN: Duration = Duration::from_secs(120);
 
-/// Asks for the recording of `count` steps, with the same numbers in all processes of the run on
-/// this host. Calls `waits` once if the job must make some steps first, which takes up to two
+/// Asks for the recording of `count` steps, with the same numbers in all processes of the run. Calls `waits` once if the job must make some steps first, which takes up to two
 /// minutes.
 pub fn start_steps(run: &Path, count: u32, waits: impl FnOnce()) -> Result<Reply, CollectError> {
     let (mut attempt, began, mut waits) = (0, Instant::now(), Some(waits));
     loop {
-        let made = replies(run, &Request::Status)?;
+        let made = replies(run, &Request::Status)?.replies;
         let made = made.iter().filter_map(|reply| reply.status.as_ref()?["steps"].as_u64()).max();
         let ahead = STEPS_AHEAD << (2 * attempt);
         let first = made.filter(|made| *made > 0).map(|made| made + ahead);
@@ -81,21 +89,68 @@ fn sessions(run: &Path) -> Result<Vec<RunInfo>, CollectError> {
     }
 }
 
-/// Returns the replies of the run's collectors. Fails if no collector replies.
-fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
-    let mut replies = Vec::new();
-    let mut why = format!("the run in `{}` has ended", run.display());
-    for info in sessions(run)?.iter().filter(|i| !i.finished) {
-        if info.host != sys::host_name() {
-            why = format!("that run is on host {}, this is {}", info.host, sys::host_name());
-            continue;
-        }
-        match ask_collector(info, request) {
-            Ok(reply) => replies.push(reply),
-            Err(e) => why = format!("the collector of `{}` does not answer: {e}", run.display()),
+/// Replies of a run's collectors, and which of them did not reply.
+struct Replies {
+    replies: Vec<Reply>,
+    missing: Vec<NotAnswered>,
+}
+
+/// Sends a request to all of the run's collectors. Fails if none replies.
+fn replies(run: &Path, request: &Request) -> Result<Replies, CollectError> {
+    let mut live = sessions(run)?;
+    live.retain(|info| !info.finished);
+    let mut all = Replies { replies: Vec::new(), missing: Vec::new() };
+    for (info, reply) in live.iter().zip(ask_all(run, &live, request)) {
+        match reply {
+            Ok(reply) => all.replies.push(reply),
+            Err(why) => all.missing.push(not_answered(info, why)),
         }
     }
-    if replies.is_empty() { Err(CollectError::NotLive(why)) } else { Ok(replies) }
+    match (all.replies.is_empty(), all.missing.first()) {
+        (false, _) => Ok(all),
+        (true, None) => {
+            Err(CollectError::NotLive(format!("the run in `{}` has ended", run.display())))
+        }
+        (true, Some(missing)) => Err(CollectError::NotLive(format!(
+            "the collector of `{}` on host {} does not answer: {}",
+            run.display(),
+            missing.host,
+            missing.why
+        ))),
+    }
+}
+
+fn not_answered(info: &RunInfo, why: String) -> NotAnswered {
+    let ranks = info.ranks.iter().map(|rank| rank.rank).collect();
+    NotAnswered { host: info.host.clone(), ranks, why }
+}
+
+/// Sends a request to these collectors at the same time: to those on this host through their
+/// sockets, to others through the run's directory. Returns for each the reply, or why there is none.
+fn ask_all(run: &Path, infos: &[RunInfo], request: &Request) -> Vec<Result<Reply, String>> {
+    let own = sys::host_name();
+    let far: Vec<&RunInfo> = infos.iter().filter(|info| info.host != own).collect();
+    std::thread::scope(|scope| {
+        let far = scope.spawn(|| shared_requests::ask(run, &far, request, WITHIN));
+        let near: Vec<_> = infos
+            .iter()
+            .map(|info| (info.host == own).then(|| scope.spawn(|| ask_collector(info, request))))
+            .collect();
+        let failed = || Err("its thread failed".to_owned());
+        let near: Vec<_> = near
+            .into_iter()
+            .map(|asked| asked.map(|asked| asked.join().unwrap_or_else(|_| failed())))
+            .collect();
+        let mut far = far.join().unwrap_or_default();
+        let silent = || {
+            let seconds = WITHIN.as_secs();
+            format!("no answer in {seconds} seconds through the run's directory, from host {own}")
+        };
+        let reply = |(info, near): (&RunInfo, Option<_>)| {
+            near.unwrap_or_else(|| far.remove(&info.session).ok_or_else(silent))
+        };
+        infos.iter().zip(near).map(reply).collect()
+    })
 }
 
 /// Sends a request to one collector on this host. Returns its reply, or why there is none.
@@ -109,52 +164,55 @@ fn ask_collector(info: &RunInfo, request: &Request) -> Result<Reply, String> {
     })
 }
 
-/// Asks all collectors of a run on this host what their ranks do now, and judges that. Fails if the
-/// run has ended or no collector answers.
+/// Asks all collectors of a run what their ranks do now, and judges that. Fails if the run has ended
+/// or no collector answers.
 pub fn standstill(run: &Path) -> Result<Answer, CollectError> {
-    let sessions = sessions(run)?;
-    if sessions.iter().all(|info| info.finished) {
+    let (ended, live): (Vec<RunInfo>, _) = sessions(run)?.into_iter().partition(|i| i.finished);
+    if live.is_empty() {
         return Err(CollectError::NotLive(format!("the run in `{}` has ended", run.display())));
     }
-    // Each collector needs a moment, so all are asked at the same time.
-    let answers: Vec<Result<HostState, NotAnswered>> = std::thread::scope(|scope| {
-        let asked: Vec<_> =
-            sessions.iter().map(|info| scope.spawn(move || state_of(info))).collect();
-        asked.into_iter().filter_map(|answer| answer.join().ok()).collect()
-    });
-    let (mut hosts, mut not_answered) = (Vec::new(), Vec::new());
-    for (answer, info) in answers.into_iter().zip(&sessions) {
-        match answer {
-            Ok(state) => hosts.push((info.finished, state)),
-            Err(missing) => not_answered.push(missing),
+    let (mut hosts, mut missing) = (Vec::new(), Vec::new());
+    for (info, reply) in live.iter().zip(ask_all(run, &live, &Request::Where)) {
+        let state = reply.and_then(|reply| {
+            let state =
+                reply.status.filter(|_| reply.ok).and_then(|s| serde_json::from_value(s).ok());
+            state.ok_or(reply.message)
+        });
+        match state {
+            Ok(state) => hosts.push(state),
+            Err(why) => missing.push(not_answered(info, why)),
         }
     }
-    if hosts.iter().all(|(finished, _)| *finished) {
-        let why = not_answered.first().map_or("it has ended", |missing| &missing.why);
+    if hosts.is_empty() {
+        let why = missing.first().map_or("it has ended", |missing| &missing.why);
         return Err(CollectError::NotLive(format!(
             "the collector of `{}` does not answer: {why}",
             run.display()
         )));
     }
-    Ok(Answer::new(hosts.into_iter().map(|(_, state)| state).collect(), not_answered))
+    hosts.extend(ended.iter().map(ended_state));
+    Ok(Answer::new(hosts, missing))
 }
 
-/// Returns the state of the ranks of one collector.
-fn state_of(info: &RunInfo) -> Result<HostState, NotAnswered> {
-    let missing = |why: String| NotAnswered {
-        host: info.host.clone(),
-        ranks: info.ranks.iter().map(|rank| rank.rank).collect(),
-        why,
+/// Makes each of the run's collectors end its part of the job, the own one last: it would end with
+/// its part, and another would speak for the run.
+pub(crate) fn end_job(run: &Path, session: &Path) {
+    let live = sessions(run).unwrap_or_default().into_iter().filter(|info| !info.finished);
+    let (own, others): (Vec<RunInfo>, _) =
+        live.partition(|info| Path::new(&info.session) == session);
+    ask_all(run, &others, &Request::EndJob);
+    ask_all(run, &own, &Request::EndJob);
+}
+
+/// Whether this collector is the one that speaks for the run: of those that have not finished, that
+/// with the lowest rank.
+pub(crate) fn speaks_for_run(run: &Path, session: &Path) -> bool {
+    let lowest = |info: &RunInfo| {
+        let rank = info.ranks.iter().map(|rank| rank.rank).min();
+        (rank.unwrap_or(u32::MAX), info.session.clone())
     };
-    if info.finished {
-        return Ok(ended_state(info));
-    }
-    if info.host != sys::host_name() {
-        return Err(missing(format!("this is host {}", sys::host_name())));
-    }
-    let reply = ask_collector(info, &Request::Where).map_err(missing)?;
-    let state = reply.status.filter(|_| reply.ok).and_then(|s| serde_json::from_value(s).ok());
-    state.ok_or_else(|| missing(reply.message))
+    let live = sessions(run).unwrap_or_default().into_iter().filter(|info| !info.finished);
+    live.min_by_key(lowest).is_none_or(|info| Path::new(&info.session) == session)
 }
 
 /// Returns the state of the ranks of a collector that has finished: all have ended.
@@ -170,7 +228,8 @@ fn ended_state(info: &RunInfo) -> HostState {
         let end = Some(RankEnd { status, signal, age_ns });
         RankState { rank: rank.rank, host: info.host.clone(), end, ..RankState::default() }
     };
-    HostState { host: info.host.clone(), ranks: info.ranks.iter().map(state).collect() }
+    let ranks = info.ranks.iter().map(state).collect();
+    HostState { host: info.host.clone(), ranks, ..HostState::default() }
 }
 
 /// Formats the reason for a refusal: the collector has version `version`, and this program has

@@ -1,14 +1,19 @@
 //! Begins and ends a session: its run directory, its socket, and the server that answers processes.
 
+mod answerer;
+mod asker;
 mod configure;
 pub mod control;
 mod first_info;
+mod hang_watch;
+mod idle_times;
 mod injections;
 mod job;
 mod nccl_conf;
 mod owners;
 mod rundir;
 mod server;
+mod shared_requests;
 mod standstill;
 mod start;
 

@@ -10,8 +10,8 @@ use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::output::module_names::why_not;
 use crate::output::processes::Unanswered;
 use crate::output::ranks::Rank;
-use crate::session::control::{self, Reply, Request};
-use crate::session::standstill::Standstill;
+use crate::session::answerer::Answerer;
+use crate::session::control;
 use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tprof_os::maps::read_code_maps;
 use tprof_os::proc;
@@ -32,9 +32,6 @@ use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 
 /// Longest time that a client may take to send its `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
-
-/// Longest time that the engine may take to answer a request.
-const ANSWER_TIME: Duration = Duration::from_secs(4);
 
 /// The parts that the server needs to answer its clients.
 pub struct Server {
@@ -56,6 +53,8 @@ pub struct Server {
     pub targets_clock: TargetClock,
     /// The channel to the engine.
     pub events: Sender<Event>,
+    /// Answers requests.
+    pub answerer: Arc<Answerer>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
 }
@@ -332,23 +331,10 @@ impl Server {
     /// Serves a control client on a thread of its own, so that attaching processes don't wait for
     /// it.
     fn control(&self, client: OwnedFd) {
-        let (events, session) = (self.events.clone(), Arc::clone(&self.session));
-        let kept = self.config.table_cache.clone();
-        let redact = self.config.redact;
+        let answerer = Arc::clone(&self.answerer);
         let answer = move || {
             let Some(request) = control::receive(&client) else { return };
-            let ask = |request: &Request| {
-                let (reply, answer) = channel();
-                events.send(Event::Control(request.clone(), reply)).ok()?;
-                session.wake();
-                let busy = || Reply::new(false, "the collector is busy".to_owned());
-                Some(answer.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| busy()))
-            };
-            let answer = match request {
-                Request::Where => Standstill { kept, redact }.gather(ask),
-                request => ask(&request),
-            };
-            if let Some(answer) = answer {
+            if let Some(answer) = answerer.answer(&request) {
                 control::reply(&client, &answer);
             }
         };

@@ -3,11 +3,12 @@
 //! request: the engine goes on meanwhile, and no thread of the job is stopped.
 
 use super::control::{Reply, Request};
+use super::idle_times::IdleTimes;
 use crate::output::info::shown_path;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tprof_hang::{FrameState, HostState, Layer, RankState, ThreadState, Wait, WaitKind};
+use tprof_hang::{FrameState, HostState, Layer, ThreadState, Wait, WaitKind};
 use tprof_os::{proc, sys};
 use tprof_sampler::cpu::{Frame, Looker, SeenThread};
 use tprof_symbols::Symbolizer;
@@ -28,6 +29,8 @@ pub struct Standstill {
     pub kept: Option<PathBuf>,
     /// Whether paths are shortened to names of files.
     pub redact: bool,
+    /// Which ranks do something, if anyone watches.
+    pub idle_times: Option<Arc<Mutex<IdleTimes>>>,
 }
 
 /// The resources that a process has used.
@@ -68,8 +71,11 @@ impl Standstill {
                     cpu_ns.map(|(new, old)| new.saturating_sub(old) as f64 / between_ns);
                 rank.transferred_bytes =
                     new.bytes.zip(used.bytes).map(|(new, old)| new.saturating_sub(old));
-                rank.goes_on = progress(rank) != progress(old);
+                rank.goes_on = rank.progress() != old.progress();
             }
+        }
+        if let Some(Ok(idle_times)) = self.idle_times.as_ref().map(|idle_times| idle_times.lock()) {
+            idle_times.tell(&mut now, sys::monotonic_ns());
         }
         self.read_threads(&mut now, began + NAMES_WITHIN);
         Some(serde_json::to_value(now).map_or(second, Reply::with))
@@ -107,13 +113,6 @@ impl Standstill {
             rank.threads = seen.iter().map(|thread| names.thread(rank.pid, thread)).collect();
         }
     }
-}
-
-/// What changes when a rank goes on: its step, and the numbers of its operations.
-fn progress(rank: &RankState) -> (Option<u64>, u64, u64) {
-    let sum = |of: fn(&tprof_hang::GroupState) -> u64| rank.groups.iter().map(of).sum();
-    let step = rank.step.as_ref().map(|step| step.number);
-    (step, sum(|group| group.entered), sum(|group| group.finished.unwrap_or(0)))
 }
 
 /// Returns the thread that holds the lock that a thread waits for, as far as it is known.

@@ -17,11 +17,17 @@ use crate::output::destination::Output;
 use crate::output::files::Files;
 use crate::output::info;
 use crate::output::stepping::Stepping;
+use crate::session::answerer::Answerer;
+use crate::session::asker::Asker;
 use crate::session::configure::TargetClock;
 use crate::session::first_info::first_info;
+use crate::session::hang_watch::HangWatch;
+use crate::session::idle_times::IdleTimes;
 use crate::session::injections::{Libraries, injections};
 use crate::session::rundir;
 use crate::session::server::Server;
+use crate::session::shared_requests::SharedRequests;
+use crate::session::standstill::Standstill;
 use crate::shared::clock::Clock;
 use crate::shared::{self, Tables};
 use std::collections::BTreeMap;
@@ -62,6 +68,7 @@ pub struct Session {
     events: Sender<Event>,
     socket: Arc<SessionSocket>,
     stop: Arc<AtomicBool>,
+    has_ended_job: Arc<AtomicBool>,
     sampler: Option<Arc<CpuSampler>>,
     stepping: Arc<Stepping>,
     devices: Mutex<Option<nvml::Sampler>>,
@@ -133,6 +140,24 @@ impl Session {
                 .map_err(system(START_THREAD))?;
         let sampler = start_sampler(&config, &counted, &events, &page)?;
         let stop = Arc::new(AtomicBool::new(false));
+        let has_ended_job = Arc::new(AtomicBool::new(false));
+        let idle_times = config.on_hang.map(|_| Arc::new(Mutex::new(IdleTimes::default())));
+        let asker = Asker { events: events.clone(), session: Arc::clone(&page) };
+        let answerer = Arc::new(Answerer {
+            asker: asker.clone(),
+            standstill: Standstill {
+                kept: config.table_cache.clone(),
+                redact: config.redact,
+                idle_times: idle_times.clone(),
+            },
+            has_ended_job: Arc::clone(&has_ended_job),
+        });
+        let requests = SharedRequests {
+            run: config.output.clone(),
+            session: directory.clone(),
+            answerer: Arc::clone(&answerer),
+            stop: Arc::clone(&stop),
+        };
         let server = Server {
             listener,
             socket: Arc::clone(&socket),
@@ -146,9 +171,18 @@ impl Session {
                 wait_ticks: clock.ticks_in(FULL_WAIT_NS),
             },
             events: events.clone(),
+            answerer,
             stop: Arc::clone(&stop),
         };
-        let files = files_of(&config.output, &info, &counted);
+        let watch = config.on_hang.zip(idle_times).map(|(option, idle_times)| HangWatch {
+            option,
+            run: config.output.clone(),
+            session: directory.clone(),
+            asker,
+            idle_times,
+            stop: Arc::clone(&stop),
+        });
+        let files = files_of(&config, &info, &counted);
         let parts = EngineParts {
             config: config.clone(),
             session: Arc::clone(&page),
@@ -168,6 +202,11 @@ impl Session {
         let stepping = Arc::clone(&recorded.processes.stepping);
         let engine = Engine::new(parts, recorded);
         let sweeper = spawn("tprof-sweeper", || _ = owned::sweep(&owned::places()))?;
+        // Nothing waits for the end of these two: they may sleep or be asking other hosts.
+        spawn("tprof-requests", move || requests.run())?;
+        if let Some(watch) = watch {
+            spawn("tprof-hang", move || watch.run())?;
+        }
         let server = spawn("tprof-server", move || server.run())?;
         let engine = spawn("tprof-engine", move || engine.run())?;
         Ok(Session {
@@ -179,6 +218,7 @@ impl Session {
             events,
             socket,
             stop,
+            has_ended_job,
             sampler,
             stepping,
             devices: Mutex::new(None),
@@ -288,6 +328,11 @@ impl Session {
     /// Whether the run has ended without a call of [`Session::finish`].
     pub fn is_over(&self) -> bool {
         self.engine.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Returns whether `--on-hang` has ended the job, in a form that can be read after the session.
+    pub fn has_ended_job(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_ended_job)
     }
 
     /// Ends the run without waiting for processes that still run.
@@ -412,7 +457,7 @@ fn start_sizer(events: &Sender<Event>, page: &Arc<shared::SessionMemory>) -> Opt
 }
 
 /// Returns the files of the run, none of which exists yet.
-fn files_of(directory: &Path, info: &RunInfo, counted: &serde_json::Value) -> Files {
+fn files_of(config: &Config, info: &RunInfo, counted: &serde_json::Value) -> Files {
     let header = TraceHeader {
         host: info.host.clone(),
         rank: None,
@@ -422,11 +467,13 @@ fn files_of(directory: &Path, info: &RunInfo, counted: &serde_json::Value) -> Fi
         start_unix_ns: info.start_unix_ns,
         tprof: info.tprof.clone(),
     };
-    let facts = vec![
+    let mut facts = vec![
         (property::EVENTS, counted.to_string()),
         (property::COUNTERS_PER_THREAD, processors().len().to_string()),
     ];
-    Files::new(directory, header, facts)
+    let watched = config.on_hang.map(|option| option.after.as_nanos().to_string());
+    facts.extend(watched.map(|after_ns| (property::ON_HANG, after_ns)));
+    Files::new(&config.output, header, facts)
 }
 
 fn make_session_directory() -> Result<PathBuf, CollectError> {

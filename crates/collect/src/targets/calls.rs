@@ -102,11 +102,19 @@ pub struct Calls {
     pub mpi: Operations,
     /// Kernel and time of the last launch.
     last_launch: Option<(u64, u64)>,
+    /// Time of the last call that gave a device work, ns.
+    last_work_ns: Option<u64>,
     threads: HashMap<ThreadIndex, ThreadCalls>,
     gemms: Gemms,
     first_waiting_ns: Option<u64>,
     /// Number of rows that could not be written.
     pub lost: u64,
+}
+
+/// Whether a call gives a device work.
+fn gives_work(function: &Function) -> bool {
+    let is_graph = || function.name.text().starts_with("cudaGraphLaunch");
+    matches!(function.does, Effect::Launches { .. } | Effect::Copies { .. }) || is_graph()
 }
 
 impl Calls {
@@ -138,6 +146,7 @@ impl Calls {
             collectives: Collectives::new(process),
             mpi: Operations::default(),
             last_launch: None,
+            last_work_ns: None,
             threads: HashMap::new(),
             gemms: Gemms::default(),
             first_waiting_ns: None,
@@ -168,6 +177,9 @@ impl Calls {
                         self.last_launch = Some((detail, time_ns));
                     }
                     _ => {}
+                }
+                if result == 0 && gives_work(function) {
+                    self.last_work_ns = Some(time_ns);
                 }
                 if result == 0 {
                     let stream = stream_of(number, stream);
@@ -269,6 +281,11 @@ impl Calls {
             }
         }
         self.first_waiting_ns.get_or_insert(time_ns);
+    }
+
+    /// Returns the time of the last call that gave a device work, ns.
+    pub fn last_work_ns(&self) -> Option<u64> {
+        self.last_work_ns
     }
 
     /// Returns the name of the kernel that was launched last, empty if it is unknown, and the time.

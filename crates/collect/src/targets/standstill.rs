@@ -2,8 +2,10 @@
 
 use super::progress::{EnteredOperation, Operations};
 use super::target::Target;
+use crate::shared::clock::Clock;
 use std::sync::atomic::Ordering::Relaxed;
-use tprof_hang::{Backend, GroupState, LaunchState, Operation, RankState, StepState};
+use tprof_hang::{Backend, CallState, GroupState, LaunchState, Operation, RankState, StepState};
+use tprof_wire::calls::{FUNCTIONS, OpenCall};
 
 impl Target {
     /// Whether any step or any operation between ranks was recorded.
@@ -23,13 +25,25 @@ impl Target {
         self.whole_life && !self.spans.was_switched && self.hooks.slot_totals().lost == 0
     }
 
+    fn open_calls(&self, now_ns: u64, clock: &Clock) -> Vec<CallState> {
+        let calls = self.hooks.threads.iter().filter_map(|thread| {
+            let slot = self.hooks.region.slot(thread.slot);
+            let open = OpenCall::of(slot.open_call.load(Relaxed))?;
+            let function = FUNCTIONS.get(open.number as usize)?.name.text().to_owned();
+            let age_ns = now_ns.saturating_sub(clock.ns(open.clock));
+            Some(CallState { tid: thread.tid, function, age_ns })
+        });
+        calls.collect()
+    }
+
     /// Returns the last step, the operations between ranks and the last launch. `always_on` says
     /// whether recording has been on since the run began. While recording is off, or after a gap,
     /// what was recorded last says nothing about now.
-    pub fn standstill(&self, now_ns: u64, always_on: bool) -> RankState {
+    pub fn standstill(&self, now_ns: u64, clock: &Clock, always_on: bool) -> RankState {
         if !self.records() {
             return RankState::default();
         }
+        let calls = self.open_calls(now_ns, clock);
         let (own, ranges) = (&self.spans.steps, &self.operators.steps);
         let steps = if ranges.is_better(own) { ranges } else { own };
         let step = steps.last().map(|(number, time_ns)| StepState {
@@ -41,11 +55,12 @@ impl Target {
             kernel: kernel.to_owned(),
             age_ns: now_ns.saturating_sub(time_ns),
         });
+        let work_age_ns = self.calls.last_work_ns().map(|ns| now_ns.saturating_sub(ns));
         let groups = match always_on && self.has_all_operations() {
             true => groups_of(self, now_ns),
             false => Vec::new(),
         };
-        RankState { step, launch, groups, ..RankState::default() }
+        RankState { step, launch, work_age_ns, groups, calls, ..RankState::default() }
     }
 }
 

@@ -27,6 +27,7 @@ mod gil_contention;
 mod gpu_gaps;
 mod graph_break;
 mod growing;
+mod hang;
 mod heap_growth;
 pub(super) mod host_part;
 mod hot_function;
@@ -66,6 +67,7 @@ use super::rule::Rule;
 
 /// All rules that judge a single rank, in the order in which they are checked.
 pub(super) const RULES: &[&dyn Rule] = &[
+    &hang::Hang,
     &out_of_device_memory::OutOfDeviceMemory,
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,

@@ -6,7 +6,8 @@ use tprof_fixture::Fixture;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
-    CopyKind, Device, Kernel, MemoryCopy, MemoryKind, NameId, Process, Span, SpanKind, Thread,
+    CopyKind, Device, Kernel, MemoryCopy, MemoryKind, NameId, Process, Property, Span, SpanKind,
+    Thread,
 };
 
 use super::super::outcome::{Outcome, RankFindings};
@@ -49,6 +50,12 @@ impl Job {
             start_ns: 0,
             memory: tprof_trace::model::MemoryRecording::Off,
         }
+    }
+
+    /// Adds a property of the whole file.
+    pub fn fact(&mut self, key: &str, value: &str) {
+        let (key, value) = (self.fixture.name(key), self.fixture.name(value));
+        self.fixture.writer.property(Property { key, value });
     }
 
     /// Adds a device with [`PROCESSORS`] and this compute capability.

@@ -10,6 +10,7 @@ mod device;
 mod driving;
 mod gil;
 mod growth;
+mod hang;
 mod host;
 mod idle;
 mod job;

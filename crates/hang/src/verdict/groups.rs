@@ -191,8 +191,11 @@ pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Ve
     if unanswered > 0 || count < 2 || !(is_everyone && is_whole && is_one) {
         return None;
     }
-    // Since when a call of MPI is open isn't known.
-    if open.backend == Backend::Mpi {
+    // Calls of MPI are recorded when they return. Only an open call tells since when it is open.
+    let is_long = |view: &RankView<'_>| {
+        view.state.open_call().is_some_and(|call| call.age_ns >= situation.limit_ns)
+    };
+    if open.backend == Backend::Mpi && !waiting.iter().all(|(view, _)| is_long(view)) {
         return None;
     }
     let text = format!(

@@ -33,6 +33,14 @@ pub enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// Returns the kind in words.
+    pub fn words(self) -> String {
+        let name = serde_json::to_value(self).unwrap_or_default();
+        name.as_str().unwrap_or_default().replace('_', " ")
+    }
+}
+
 /// Why the job stands still, or that it doesn't.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
@@ -136,7 +144,7 @@ fn kernel(situation: &Situation<'_>) -> Option<Verdict> {
 /// Names the last kernel of a rank that waits for its device for longer than usual.
 fn device_work(view: &RankView<'_>, limit_ns: u64) -> Option<String> {
     let state = view.state;
-    let call = state.driving()?.device_wait()?;
+    let call = state.device_wait()?;
     let launch = state.launch.as_ref().filter(|of| of.age_ns >= limit_ns)?;
     let name = if launch.kernel.is_empty() { "without a name" } else { &launch.kernel };
     let ago = units::duration(launch.age_ns);

@@ -60,7 +60,7 @@ fn reads(rank: u32, entered: u64) -> RankState {
 }
 
 fn of(ranks: Vec<RankState>) -> Verdict {
-    judge(&[HostState { host: "c1".into(), ranks }], 0)
+    judge(&[HostState { host: "c1".into(), ranks, ..HostState::default() }], 0)
 }
 
 fn place(verdict: &Verdict) -> (Option<u32>, Option<&str>, Option<u32>) {
@@ -151,7 +151,7 @@ fn all_ranks_in_one_operation_wait_for_the_network() {
     let verdict = of(all());
     assert_eq!((verdict.kind, verdict.rank), (Kind::Network, None), "{verdict:?}");
     // A rank of the group is on a host that did not answer.
-    let host = HostState { host: "c1".into(), ranks: all() };
+    let host = HostState { host: "c1".into(), ranks: all(), ..HostState::default() };
     assert_eq!(judge(&[host], 1).kind, Kind::Unknown);
     assert_eq!(of(all().into_iter().take(3).collect()).kind, Kind::Unknown, "of a group of four");
 }

@@ -1,12 +1,13 @@
 //! Reads once what the threads of a process do now, for a command that asks while the job runs. No
-//! thread is stopped: everything comes from `/proc` and from the process's memory, as for the stack
-//! of a long wait.
+//! thread is stopped: what threads that wait do comes from `/proc` and from the process's memory, as
+//! for the stack of a long wait. Threads that run are sampled once.
 //!
-//! A running thread has no native frames, because its registers can't be read from outside.
+//! If the kernel refuses perf events, a running thread has no native frames.
 
 use super::blocked::{self, BlockedThread};
 use super::call::Call;
 use super::descriptors::Descriptors;
+use super::running::{self, RunningThread};
 use super::sample::Frame;
 use super::unwind;
 use crate::python::{PythonProcesses, merge};
@@ -59,9 +60,13 @@ impl Looker {
         let mut tids = proc::threads_of(pid);
         tids.sort_by_key(|tid| (*tid != pid, *tid));
         tids.truncate(most);
+        let is_running =
+            |tid: &u32| Stat::of_thread(pid, *tid).is_some_and(|stat| stat.state() == b'R');
+        let mut running = running::sample(tids.iter().copied().filter(is_running));
         // The first reading of a thread with Python's frames tells where Python's lock is, which
         // must be known before the waits are judged.
-        let read: Vec<_> = tids.iter().filter_map(|tid| self.read(pid, *tid)).collect();
+        let read = tids.iter().filter_map(|tid| self.read(pid, *tid, running.remove(tid)));
+        let read: Vec<_> = read.collect();
         read.into_iter().map(|(thread, call)| self.judged(pid, &tids, thread, call)).collect()
     }
 
@@ -70,9 +75,20 @@ impl Looker {
         std::mem::take(&mut self.spaces.loaded)
     }
 
-    fn read(&mut self, pid: u32, tid: u32) -> Option<(SeenThread, Option<Call>)> {
+    /// Reads one thread. `running` is a sample of it if it has just run.
+    fn read(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        running: Option<RunningThread>,
+    ) -> Option<(SeenThread, Option<Call>)> {
         let stat = Stat::of_thread(pid, tid).filter(Stat::lives)?;
-        let blocked = blocked::inspect(pid, tid, true);
+        let blocked = match running {
+            Some(RunningThread { registers, stack }) => {
+                Some(BlockedThread { registers: Some(registers), stack, ..Default::default() })
+            }
+            None => blocked::inspect(pid, tid, true),
+        };
         let python = self.pythons.stack(pid, tid, &mut self.spaces);
         let BlockedThread { waits_for, call, descriptor, function, registers, stack } =
             blocked.unwrap_or_default();

@@ -41,6 +41,7 @@ mod polled_thread;
 mod probe;
 mod rate;
 mod refusal;
+mod running;
 mod sample;
 mod sampler;
 mod threads;

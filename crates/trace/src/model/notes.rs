@@ -68,6 +68,11 @@ pub mod property {
     /// The number of counters that each thread had for an event, one for each processor. Events
     /// after the last sample of each counter aren't counted.
     pub const COUNTERS_PER_THREAD: &str = "tprof.counters_per_thread";
+    /// Time after which a job without any progress counts as hanging, ns. Only if it was watched.
+    pub const ON_HANG: &str = "tprof.on_hang";
+    /// The beginning of the key for a hang; its time follows. The value is an object: `after_ns`,
+    /// `verdict` (as `tprof where` has it), `file` (the run's file with all of it, or `null`).
+    pub const HANG: &str = "tprof.hang:";
     /// The reason why there are no proportional set sizes, or none after some moment: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
     /// The reason why the kernel's functions have no names in samples: a text.

@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 use tprof_collect::ranks::Rank;
 use tprof_collect::{
@@ -37,6 +37,10 @@ use tprof_collect::{
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
 use tprof_ui::errors::{self, Failure, print_stderr};
+
+/// Exit status of a job that `--on-hang` has ended and that says nothing else: that of SIGTERM, as
+/// shells number it.
+const ENDED_BY_SIGTERM: u8 = 128 + 15;
 
 /// Runs the command. If a limit prevents tprof from recording, runs it unrecorded.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
@@ -112,6 +116,7 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
         started => started.transpose()?,
     };
     let log = LogWriter::start(&resolved, &output);
+    let has_ended_job = session.has_ended_job();
     let launched = launch_and_wait(
         session,
         &args.command,
@@ -145,6 +150,10 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     let notes = [windows.line(output), compiled.as_ref().and_then(|logs| logs.line(output))];
     let notes: Vec<String> = notes.into_iter().flatten().collect();
     after(&resolved, info, outcome, notes, log);
+    if has_ended_job.load(Acquire) && matches!(outcome, Outcome::Ended(0)) {
+        // A job that ends in order by SIGTERM has not done its work. A scheduler must see that.
+        return Ok(ExitCode::from(ENDED_BY_SIGTERM));
+    }
     Ok(end_as(outcome))
 }
 

@@ -26,6 +26,7 @@ fn config() -> Config {
         max_size: None,
         duration: None,
         delay: None,
+        on_hang: None,
         paused: false,
         schedule: None,
         capture: None,

@@ -1,0 +1,36 @@
+//! Asks the engine from other threads.
+
+use crate::engine::inbox::{Event, Reply, Request};
+use crate::shared::SessionMemory;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// Longest time that the engine may take to answer a request.
+const ANSWER_TIME: Duration = Duration::from_secs(4);
+
+/// Sends requests and messages to the engine.
+#[derive(Clone)]
+pub struct Asker {
+    /// The channel to the engine.
+    pub events: Sender<Event>,
+    /// The session's shared page, by which the engine is woken.
+    pub session: Arc<SessionMemory>,
+}
+
+impl Asker {
+    /// Returns the engine's reply to a request; `None` if the engine has ended.
+    pub fn ask(&self, request: &Request) -> Option<Reply> {
+        let (reply, answer) = channel();
+        self.events.send(Event::Control(request.clone(), reply)).ok()?;
+        self.session.wake();
+        let busy = || Reply::new(false, "the collector is busy".to_owned());
+        Some(answer.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| busy()))
+    }
+
+    /// Sends a message to the engine.
+    pub fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+        self.session.wake();
+    }
+}

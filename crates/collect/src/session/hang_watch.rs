@@ -1,0 +1,108 @@
+//! Watches for a job that hangs, for `--on-hang`: no step and no operation between ranks for some
+//! time, in ranks that had some and that do nothing else. What `tprof where` says is then written
+//! into the run, once for each hang.
+
+use super::asker::Asker;
+use super::control;
+use super::idle_times::IdleTimes;
+use crate::config::OnHang;
+use crate::engine::inbox::{Event, HangReport, Request};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tprof_hang::{Answer, HostState, Progress};
+use tprof_os::sys;
+
+/// Shortest and longest time between two readings.
+const BETWEEN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
+/// Number of readings within the time after which a job hangs.
+const READINGS: u32 = 8;
+/// Largest number of hangs that are written into a run.
+const MAX_HANGS: u32 = 100;
+
+/// Watches the ranks of one collector.
+pub struct HangWatch {
+    /// When the job counts as hanging, and what happens then.
+    pub option: OnHang,
+    /// Directory of the run.
+    pub run: PathBuf,
+    /// Directory of this session.
+    pub session: PathBuf,
+    /// The way to ask the engine.
+    pub asker: Asker,
+    /// Which ranks do something, for requests too.
+    pub idle_times: Arc<Mutex<IdleTimes>>,
+    /// Set when the run is over.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl HangWatch {
+    /// Watches until the run is over.
+    pub fn run(self) {
+        let [least, most] = BETWEEN;
+        let between = (self.option.after / READINGS).clamp(least, most);
+        let limit_ns = u64::try_from(self.option.after.as_nanos()).unwrap_or(u64::MAX);
+        // The progress of the ranks at the last hang.
+        let mut hung: Option<Vec<Progress>> = None;
+        while !self.stop.load(Acquire) {
+            std::thread::sleep(between);
+            let Some(state) = self.state() else { continue };
+            let progress: Vec<Progress> = state.ranks.iter().map(|rank| rank.progress()).collect();
+            if hung.as_ref() == Some(&progress) || !state.hangs(limit_ns) {
+                continue;
+            }
+            // One collector reports for all. It asks the others, whose ranks may still do something
+            // for which these wait.
+            if !control::speaks_for_run(&self.run, &self.session) {
+                continue;
+            }
+            let Ok(answer) = control::standstill(&self.run) else { continue };
+            if answer.hangs(limit_ns) && !self.stop.load(Acquire) {
+                self.report(&answer);
+                hung = Some(progress);
+            }
+        }
+    }
+
+    /// Returns the state of the ranks, and how long each has done nothing.
+    fn state(&self) -> Option<HostState> {
+        let status = self.asker.ask(&Request::Where)?.status?;
+        let mut state: HostState = serde_json::from_value(status).ok()?;
+        let now_ns = sys::monotonic_ns();
+        let mut idle_times = self.idle_times.lock().ok()?;
+        idle_times.read(&state, now_ns);
+        idle_times.tell(&mut state, now_ns);
+        Some(state)
+    }
+
+    fn report(&self, answer: &Answer) {
+        let ends = if self.option.stop { ", so tprof ends it" } else { "" };
+        let (kind, text) = (answer.verdict.kind.words(), &answer.verdict.text);
+        let file = write(&self.run, &answer.whole(self.option.after));
+        let place = file.as_ref().map(|file| format!(" ({})", self.run.join(file).display()));
+        let place = place.unwrap_or_default();
+        let line = format!("tprof: the job hangs{ends}: {kind}: {text}{place}\n");
+        // If standard error is gone, the run still has it.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        let limit = self.option.after;
+        self.asker.tell(Event::Hung(HangReport { verdict: answer.verdict.clone(), file, limit }));
+        if self.option.stop {
+            control::end_job(&self.run, &self.session);
+        }
+    }
+}
+
+/// Writes a report of a hang under the next free name, and returns the name. A run directory that
+/// can't be written has none.
+fn write(run: &Path, report: &serde_json::Value) -> Option<String> {
+    let text = serde_json::to_string_pretty(report).ok()? + "\n";
+    let mut names = (1..=MAX_HANGS).map(|number| format!("hang-{number}.json"));
+    let name = names.find(|name| !run.join(name).exists())?;
+    // Under another name first, so that nobody reads a part of it.
+    let part = run.join(format!("{name}.part"));
+    let written =
+        std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, run.join(&name)));
+    written.is_ok().then_some(name)
+}
