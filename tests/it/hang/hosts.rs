@@ -102,6 +102,12 @@ fn a_request_is_carried_out_on_all_hosts() {
 #[test]
 fn a_host_that_does_not_answer_is_named() {
     let hosts = two_hosts!("calm", &[]);
+    wait_until("the other collector has written its rank", || {
+        let files = std::fs::read_dir(&hosts.here.run).unwrap().map(|entry| entry.unwrap().path());
+        let json = files.filter(|path| path.extension().is_some_and(|of| of == "json"));
+        json.filter_map(|path| serde_json::from_slice::<Value>(&std::fs::read(path).ok()?).ok())
+            .any(|info| info["host"] == "elsewhere" && info["ranks"][0]["rank"] == 1)
+    });
     assert!(kill(hosts.there.pid(), libc::SIGSTOP));
     let answer = hosts.here.ask();
     assert_eq!(answer["not_answered"][0]["host"], "elsewhere", "{answer:#}");
