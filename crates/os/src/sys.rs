@@ -30,6 +30,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+/// Returns the kernel's id of the current thread.
+pub fn own_tid() -> u32 {
+    nix::unistd::gettid().as_raw().cast_unsigned()
+}
+
 /// Sends a signal to a process.
 pub fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
     Ok(kill(Pid::from_raw(pid.cast_signed()), signal)?)

@@ -21,7 +21,7 @@ pub struct IdleTimes {
     read_ns: u64,
 }
 
-/// What was read of a rank.
+/// The last reading of a rank, and when the rank was last active.
 #[derive(Debug, Default)]
 struct Seen {
     /// Time of the last reading at which it had done something, ns.
@@ -157,8 +157,7 @@ mod tests {
     fn cpu_time_counts_unless_the_thread_is_in_a_call_that_waits() {
         let (mut rank, (sender, receiver)) = (rank(std::process::id()), channel());
         let thread = std::thread::spawn(move || {
-            let own = std::fs::read_link("/proc/thread-self").unwrap();
-            sender.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            sender.send(sys::own_tid()).unwrap();
             receiver_of_end(&sender)
         });
         let tid: u32 = receiver.recv().unwrap();

@@ -160,8 +160,7 @@ mod tests {
         let (mut reader, writer): (_, PipeWriter) = pipe().unwrap();
         let (sender, receiver) = channel();
         let thread = std::thread::spawn(move || {
-            let own = std::fs::read_link("/proc/thread-self").unwrap();
-            sender.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            sender.send(sys::own_tid()).unwrap();
             reader.read(&mut [0]).unwrap()
         });
         let (pid, tid): (_, u32) = (std::process::id(), receiver.recv().unwrap());

@@ -158,17 +158,12 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    fn own_tid() -> u32 {
-        let own = std::fs::read_link("/proc/thread-self").unwrap();
-        own.file_name().unwrap().to_str().unwrap().parse().unwrap()
-    }
-
     #[test]
     fn a_thread_that_waits_has_a_state_and_its_native_frames() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let (sender, receiver) = channel();
         let thread = std::thread::spawn(move || {
-            sender.send(own_tid()).unwrap();
+            sender.send(sys::own_tid()).unwrap();
             std::io::Read::read(&mut reader, &mut [0]).unwrap()
         });
         let (pid, tid): (_, u32) = (std::process::id(), receiver.recv().unwrap());

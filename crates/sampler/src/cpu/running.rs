@@ -78,23 +78,18 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::sync::mpsc::channel;
 
-    fn own_tid() -> u32 {
-        let own = std::fs::read_link("/proc/thread-self").unwrap();
-        own.file_name().unwrap().to_str().unwrap().parse().unwrap()
-    }
-
     #[test]
     fn a_thread_that_runs_has_registers_and_a_stack_and_one_that_waits_has_none() {
         let (over, (sender, receiver)) = (AtomicBool::new(false), channel());
         let is_over = &over;
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                sender.send(own_tid()).unwrap();
+                sender.send(sys::own_tid()).unwrap();
                 while !is_over.load(Relaxed) {
                     std::hint::spin_loop();
                 }
             });
-            let (running, waiting) = (receiver.recv().unwrap(), own_tid());
+            let (running, waiting) = (receiver.recv().unwrap(), sys::own_tid());
             let mut samples = HashMap::new();
             while samples.is_empty() && permitted().user.is_ok() {
                 samples = sample([running, waiting].into_iter());
