@@ -86,7 +86,7 @@ pub enum Event {
     StopWaiting,
     /// End the run, but wait up to this long for descendants of the command.
     Finish(Duration),
-    /// The job hangs.
+    /// `--on-hang` has noticed that the job hangs.
     Hung(HangReport),
     /// The server has accepted all processes that had found the socket open before its closing with
     /// this number.

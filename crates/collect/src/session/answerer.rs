@@ -14,7 +14,7 @@ use tprof_os::sys::{self, Signal};
 /// Time that the job has to end by itself, between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Answers requests.
+/// Answers the requests of one collector.
 pub struct Answerer {
     /// The way to ask the engine.
     pub asker: Asker,

@@ -44,8 +44,8 @@ const ATTEMPTS: u32 = 8;
 /// Longest time in which the job must make some steps, if it begins to count them on request.
 const COUNTED_WITHIN: Duration = Duration::from_secs(120);
 
-/// Asks for the recording of `count` steps, with the same numbers in all processes of the run. Calls `waits` once if the job must make some steps first, which takes up to two
-/// minutes.
+/// Asks for the recording of `count` steps, with the same numbers in all processes of the run. Calls
+/// `waits` once if the job must make some steps first, which takes up to two minutes.
 pub fn start_steps(run: &Path, count: u32, waits: impl FnOnce()) -> Result<Reply, CollectError> {
     let (mut attempt, began, mut waits) = (0, Instant::now(), Some(waits));
     loop {

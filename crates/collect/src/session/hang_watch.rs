@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tprof_hang::{Answer, HostState, Progress};
 use tprof_os::sys;
 
@@ -46,11 +46,13 @@ impl HangWatch {
         let limit_ns = u64::try_from(self.option.after.as_nanos()).unwrap_or(u64::MAX);
         // The progress of the ranks at the last hang.
         let mut hung: Option<Vec<Progress>> = None;
+        let mut missing = MissingHosts::default();
         while !self.stop.load(Acquire) {
             std::thread::sleep(between);
             let Some(state) = self.state() else { continue };
             let progress: Vec<Progress> = state.ranks.iter().map(|rank| rank.progress()).collect();
             if hung.as_ref() == Some(&progress) || !state.hangs(limit_ns) {
+                missing = MissingHosts::default();
                 continue;
             }
             // One collector reports for all. It asks the others, whose ranks may still do something
@@ -59,7 +61,9 @@ impl HangWatch {
                 continue;
             }
             let Ok(answer) = control::standstill(&self.run) else { continue };
-            if answer.hangs(limit_ns) && !self.stop.load(Acquire) {
+            let are_missing = !answer.not_answered.is_empty();
+            let is_known = missing.are_given_up(are_missing, Instant::now(), self.option.after);
+            if is_known && answer.hangs(limit_ns) && !self.stop.load(Acquire) {
                 self.report(&answer);
                 hung = Some(progress);
             }
@@ -94,6 +98,25 @@ impl HangWatch {
     }
 }
 
+/// Hosts that don't answer. One that is slow to answer may be computing, so that the ranks of the
+/// others wait for it and the job doesn't hang.
+#[derive(Default)]
+struct MissingHosts {
+    since: Option<Instant>,
+}
+
+impl MissingHosts {
+    /// Whether the others are judged alone: no host is missing now, or some have been missing each
+    /// time for this long.
+    fn are_given_up(&mut self, are_missing: bool, now: Instant, after: Duration) -> bool {
+        if !are_missing {
+            self.since = None;
+            return true;
+        }
+        now.saturating_duration_since(*self.since.get_or_insert(now)) >= after
+    }
+}
+
 /// Writes a report of a hang under the next free name, and returns the name. A run directory that
 /// can't be written has none.
 fn write(run: &Path, report: &serde_json::Value) -> Option<String> {
@@ -105,4 +128,22 @@ fn write(run: &Path, report: &serde_json::Value) -> Option<String> {
     let written =
         std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, run.join(&name)));
     written.is_ok().then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_must_be_missing_for_the_whole_time_before_the_others_are_judged_alone() {
+        let (mut missing, began) = (MissingHosts::default(), Instant::now());
+        let after = Duration::from_secs(60);
+        let mut at = |are_missing, seconds| {
+            missing.are_given_up(are_missing, began + Duration::from_secs(seconds), after)
+        };
+        assert!(at(false, 0));
+        assert!(!at(true, 1) && !at(true, 60));
+        assert!(at(false, 61), "it answered");
+        assert!(!at(true, 62) && !at(true, 121) && at(true, 122));
+    }
 }

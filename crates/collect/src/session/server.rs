@@ -53,7 +53,7 @@ pub struct Server {
     pub targets_clock: TargetClock,
     /// The channel to the engine.
     pub events: Sender<Event>,
-    /// Answers requests.
+    /// The way to answer requests.
     pub answerer: Arc<Answerer>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,

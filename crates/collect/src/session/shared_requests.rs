@@ -119,7 +119,7 @@ pub struct SharedRequests {
     pub run: PathBuf,
     /// Directory of this session.
     pub session: PathBuf,
-    /// Answers a request.
+    /// The way to answer a request.
     pub answerer: Arc<Answerer>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
