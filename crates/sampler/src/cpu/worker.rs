@@ -152,6 +152,8 @@ struct Worker {
     settled_ns: u64,
     /// A caller waits for everything up to this time, ns.
     wanted_ns: u64,
+    /// Everything up to this time, and the short intervals that were added up, have been delivered,
+    /// ns.
     given_ns: u64,
     /// Time of the last pass that read records, ns.
     stirred_ns: u64,
@@ -205,7 +207,7 @@ pub fn run(parts: SamplerParts) {
         if finish {
             worker.end();
         }
-        until_ns.store(worker.settled_ns(), Release);
+        until_ns.store(if finish { u64::MAX } else { worker.settled_ns() }, Release);
         if was_awaited && !worker.is_awaited() {
             settled();
         }
@@ -307,10 +309,12 @@ impl Worker {
         self.pythons.any() || stir_ns < STIR_NS
     }
 
-    /// Returns the time up to which everything has been delivered, ns.
+    /// Returns the time up to which everything has been delivered, ns. It is never in the future,
+    /// even if there is nothing to sample: a process that begins to be sampled after this pass may
+    /// end before the next one, and then its samples are still to come.
     fn settled_ns(&self) -> u64 {
         match self.counters.rings.is_empty() {
-            true if self.polling.polled.is_empty() => u64::MAX,
+            true if self.polling.polled.is_empty() => self.read_ns,
             true => self.polling.at_ns,
             false => self.settled_ns,
         }
@@ -338,7 +342,7 @@ impl Worker {
         // If a caller's data is ready, the intervals that were added up are delivered too.
         let is_asked = self.given_ns < self.wanted_ns && self.settled_ns() >= self.wanted_ns;
         if is_asked || now - self.given_ns > EMIT_NS {
-            self.given_ns = now;
+            self.given_ns = self.settled_ns();
             let mut intervals = Vec::new();
             self.threads.emit(&mut intervals);
             self.polling.polled.emit(&mut intervals);
@@ -411,6 +415,30 @@ impl Worker {
         if let Some(why) = why_kernel_names_are_hidden().filter(|_| sees_kernel) {
             (self.emit)(SamplerEvent::KernelNamesHidden(why));
         }
-        self.settled_ns = u64::MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::options::StackMode;
+
+    #[test]
+    fn nothing_that_is_still_to_come_counts_as_delivered() {
+        let wanted = SamplingOptions {
+            rate: 99,
+            stacks: StackMode::Auto,
+            events: Vec::new(),
+            pauses: false,
+        };
+        let mut worker = Worker::new(wanted, Arc::default(), Box::new(|_| {}), Arc::default());
+        let before_ns = sys::monotonic_ns();
+        worker.pass();
+        let settled_ns = worker.settled_ns();
+        assert!((before_ns..=sys::monotonic_ns()).contains(&settled_ns), "{settled_ns}");
+        worker.wanted_ns = sys::monotonic_ns();
+        assert!(worker.is_awaited());
+        worker.pass();
+        assert!(!worker.is_awaited());
     }
 }
