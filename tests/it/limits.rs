@@ -48,7 +48,11 @@ fn a_job_runs_under_a_limit_of_open_files() {
 #[test]
 fn a_job_runs_under_a_limit_of_address_space() {
     // With much less, the loader can't start tprof itself.
-    for kib in [90_000, 100_000, 150_000, 200_000, 300_000, 400_000, 500_000, 1_000_000] {
+    for kib in [60_000, 90_000, 150_000] {
+        assert_unrecorded(&format!("-v {kib}"), "ulimit -v");
+        assert_runs_under(&format!("-v {kib}"), "-q");
+    }
+    for kib in [200_000, 300_000, 400_000, 500_000, 1_000_000] {
         for words in ["", "-q"] {
             assert_runs_under(&format!("-v {kib}"), words);
         }

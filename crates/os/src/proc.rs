@@ -1,6 +1,7 @@
 //! Reads what `/proc` says about processes and threads. [`Stat`] is the only parser of `stat`.
 
 use crate::sys;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -164,6 +165,17 @@ pub fn memory_of(pid: u32) -> Option<(u64, u64)> {
     let mapped = fields.next()?? * PAGE;
     let resident = fields.next()?? * PAGE;
     Some((resident, mapped))
+}
+
+/// Returns how many bytes of address space this process may still map, or `None` if nothing limits
+/// it (`ulimit -v`).
+pub fn address_space_left() -> Option<u64> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_AS).ok()?;
+    if limit == RLIM_INFINITY {
+        return None;
+    }
+    let (_, mapped) = memory_of(std::process::id())?;
+    Some(limit.saturating_sub(mapped))
 }
 
 /// Bytes that a process has read and written so far.

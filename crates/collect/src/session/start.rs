@@ -115,6 +115,7 @@ impl Session {
         info_path: PathBuf,
         linger: Option<Duration>,
     ) -> Result<Session, CollectError> {
+        shared::check_room().map_err(system("map the memory that processes record into"))?;
         sys::raise_file_limit();
         let owned = owned::claim(&directory).ok();
         let (socket, listener) =

@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use tprof_os::sys;
+use tprof_os::{proc, sys};
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
 
@@ -134,9 +134,24 @@ pub enum SlotRead {
     Empty,
 }
 
+/// Address space that no region may take from a collector whose address space is limited. It is for
+/// the stacks of the collector's threads, the sampler's rings and the collector's data. A thread
+/// that starts without any space left would end the whole program.
+const KEPT_BYTES: u64 = 40 << 20;
+
+/// Fails with `ENOMEM` if the address space is limited and has no room for another region.
+pub fn check_room() -> io::Result<()> {
+    let needed = REGION_BYTES as u64 + KEPT_BYTES;
+    match proc::address_space_left().is_some_and(|left| left < needed) {
+        true => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
+        false => Ok(()),
+    }
+}
+
 impl Region {
     /// Creates a region in which all slots and chunks are free, and the file that the process maps.
     pub fn new() -> io::Result<(Region, OwnedFd)> {
+        check_room()?;
         let fd = sys::memfd("tprof-region", REGION_BYTES)?;
         sys::reserve(&fd, 0, MODULES_OFFSET)?;
         // Every process uses the first thread slot and the first chunk. Their memory is allocated

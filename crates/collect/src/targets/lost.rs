@@ -25,7 +25,7 @@ impl Target {
                 pid => format!("{pid} (a child of {})", self.pid),
             };
             let why = "it could not attach: it had another user, root or environment, no descriptor \
-                       left, or a seccomp filter";
+                       left, or a seccomp filter, or tprof had no memory or address space for it";
             out.processes.losses.add_blind(BlindSpot::new(who, "everything", why));
         }
         let more = count.wrapping_sub(self.counted.children) - fresh;
