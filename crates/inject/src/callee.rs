@@ -76,21 +76,37 @@ fn find_as(
     remembered(site, number, || search(name, caller, prefix, own))
 }
 
+/// The function that an earlier search found for this call site; 0 if none is known.
+#[inline(always)]
+pub fn known(site: usize, number: u32) -> usize {
+    let place = place_of(site, number);
+    let address = place.address.load(Relaxed);
+    let is_of_site = place.check.load(Relaxed) ^ address == key_of(site, number);
+    if is_of_site { address } else { 0 }
+}
+
+/// The same return address may belong to calls of several functions, if the call is through a
+/// pointer.
+#[inline(always)]
+fn key_of(site: usize, number: u32) -> usize {
+    site ^ (number as usize) << 48
+}
+
+#[inline(always)]
+fn place_of(site: usize, number: u32) -> &'static CallSite {
+    &KNOWN[(site ^ site >> 10 ^ number as usize) % PLACES]
+}
+
 #[inline(always)]
 fn remembered(site: usize, number: u32, search: impl FnOnce() -> usize) -> usize {
-    // The same return address may belong to calls of several functions, if the call is through a
-    // pointer.
-    let key = site ^ (number as usize) << 48;
-    let Some(place) = KNOWN.get((site ^ site >> 10 ^ number as usize) % PLACES) else {
-        return 0;
-    };
-    let address = place.address.load(Relaxed);
-    if address != 0 && place.check.load(Relaxed) ^ address == key {
+    let address = known(site, number);
+    if address != 0 {
         return address;
     }
     let address = search();
     if address != 0 {
-        place.check.store(key ^ address, Relaxed);
+        let place = place_of(site, number);
+        place.check.store(key_of(site, number) ^ address, Relaxed);
         place.address.store(address, Relaxed);
     }
     address

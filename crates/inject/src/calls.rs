@@ -27,7 +27,7 @@ use tprof_wire::sync::Ordering::Relaxed;
 
 /// Whether a call is recorded even while recording is off. This holds for calls that allocate or
 /// free memory, make communicators or select devices, since later records refer to what they did.
-fn matters(does: Effect) -> bool {
+const fn matters(does: Effect) -> bool {
     matches!(
         does,
         Effect::Allocates { .. }
@@ -46,8 +46,55 @@ fn matters(does: Effect) -> bool {
     )
 }
 
-/// Called just before the real function is called.
-pub fn enter(number: u32, frame: &mut Frame) {
+/// When calls of a function need the hook, by its number: the values of `need`.
+static NEEDS: [u8; FUNCTIONS.len()] = {
+    let mut needs = [need::ON; FUNCTIONS.len()];
+    let mut number = 0;
+    while number < needs.len() {
+        let does = FUNCTIONS[number].does;
+        if matches!(does, Effect::Profiles { .. } | Effect::Finds) {
+            needs[number] = need::ALWAYS;
+        } else if matters(does) || matches!(does, Effect::Registers | Effect::Reports(_)) {
+            needs[number] = need::CALLS;
+        }
+        number += 1;
+    }
+    needs
+};
+
+mod need {
+    /// While recording is on.
+    pub const ON: u8 = 0;
+    /// While the run records calls, also when recording is off.
+    pub const CALLS: u8 = 1;
+    /// In any run.
+    pub const ALWAYS: u8 = 2;
+}
+
+/// Whether this call of a function is known to need nothing from the hook, which may then jump to the
+/// real function. It takes a few instructions, because a job that is paused makes as many calls as
+/// any other.
+#[inline(always)]
+pub fn is_idle(number: u32) -> bool {
+    let (Some(need), Some(thread)) = (NEEDS.get(number as usize), gate::admitted()) else {
+        return false;
+    };
+    match *need {
+        need::ALWAYS => false,
+        need::CALLS => !thread.calls.get(),
+        _ => !thread.is_on() || !thread.calls.get(),
+    }
+}
+
+/// Called just before the real function is called. Returns whether [`leave`] must be called when it
+/// has returned.
+pub fn enter(number: u32, frame: &mut Frame) -> bool {
+    begin(number, frame);
+    let finds = FUNCTIONS.get(number as usize).is_some_and(|of| matches!(of.does, Effect::Finds));
+    frame.start != 0 || finds
+}
+
+fn begin(number: u32, frame: &mut Frame) {
     frame.start = 0;
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
     let Some(thread) = gate::recording() else { return };

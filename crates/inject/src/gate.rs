@@ -19,13 +19,16 @@ use tprof_wire::sync::{AtomicU64, Ordering::*};
 /// other hooks call [`recording_if_own`].
 #[inline(always)]
 pub fn recording() -> Option<&'static Thread> {
+    admitted().or_else(enter)
+}
+
+/// This thread's block, if the thread has been admitted to record.
+#[inline(always)]
+pub fn admitted() -> Option<&'static Thread> {
     let (block, word) = arch::thread_block_and_word::<0>();
-    if word == !WIPED.generation.load(Relaxed) {
-        // SAFETY: the word matches the generation only in a thread's own block. All access to the
-        // block is through `SignalCell`s, so that signal handlers on this thread may share it.
-        return Some(unsafe { &*block.cast() });
-    }
-    enter()
+    // SAFETY: the word matches the generation only in a thread's own block. All access to the block
+    // is through `SignalCell`s, so that signal handlers on this thread may share it.
+    (word == !WIPED.generation.load(Relaxed)).then(|| unsafe { &*block.cast() })
 }
 
 /// Like [`recording`], for any task: returns `None`, without touching the block, if the task

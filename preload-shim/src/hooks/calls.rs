@@ -9,7 +9,7 @@ use super::cupti;
 use core::arch::naked_asm;
 use tprof_inject::call_args::Frame;
 use tprof_inject::{callee, calls, entry_points, mpi};
-use tprof_wire::calls::{Effect, FUNCTIONS, Library, Number};
+use tprof_wire::calls::{Effect, FUNCTIONS, Function, Library, Number};
 
 /// What a runtime or driver call returns if no library has the function:
 /// `cudaErrorSharedObjectInitFailed`. The runtime itself returns this for a library that could not
@@ -60,12 +60,6 @@ macro_rules! hooks {
                 "test rax, rax",
                 "jz 2f",
                 "mov r11, rax",
-                "sub rsp, {bytes}",
-                "mov ecx, {words}",
-                "lea rsi, [rbp + 16]",
-                "mov rdi, rsp",
-                "cld",
-                "rep movsq",
                 "mov rdi, [rbp - 48]",
                 "mov rsi, [rbp - 40]",
                 "mov rdx, [rbp - 32]",
@@ -73,6 +67,20 @@ macro_rules! hooks {
                 "mov r8, [rbp - 16]",
                 "mov r9, [rbp - 8]",
                 "xor eax, eax",
+                "cmp [rbp - 56], rax",
+                "jne 3f",
+                // Nothing is left to do after the call, so the function returns to the caller.
+                ".cfi_remember_state",
+                "leave",
+                ".cfi_def_cfa rsp, 8",
+                "jmp r11",
+                ".cfi_restore_state",
+                "3:",
+                // Each word is as far from rsp as the one before it.
+                "sub rsp, {padding}",
+                ".rept {words}",
+                "push qword ptr [rsp + {last}]",
+                ".endr",
                 "call r11",
                 "mov [rbp - 56], rax",
                 "mov edi, {number}",
@@ -86,9 +94,10 @@ macro_rules! hooks {
                 ".cfi_endproc",
                 number = const Number::$name as u32,
                 words = const $words,
-                // The number of bytes is rounded up to a multiple of 16, so that the stack stays
-                // aligned.
-                bytes = const ($words + 1) / 2 * 16,
+                // The stack stays aligned to 16 bytes.
+                padding = const $words % 2 * 8,
+                // The offset of the last argument in memory.
+                last = const size_of::<Frame>() + $words % 2 * 8 + $words * 8 - 8,
                 enter = sym enter,
                 leave = sym leave,
             )
@@ -98,12 +107,45 @@ macro_rules! hooks {
 tprof_wire::intercepted_functions!(hooks);
 
 /// Returns the address of the real function. If no library has it, returns 0 and stores the call's
-/// result in the frame.
+/// result in the frame. Otherwise the frame's result says whether [`leave`] must be called.
 extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     // SAFETY: the hook passes its own frame, which nothing else uses during the call.
     let frame = unsafe { &mut *frame };
-    let index = number as usize;
-    let Some(function) = FUNCTIONS.get(index) else { return 0 };
+    let mut real = match FUNCTIONS.get(number as usize) {
+        Some(Function { library: Library::Driver, .. }) => entry_points::given(number),
+        _ => 0,
+    };
+    if real == 0 {
+        real = callee::known(frame.caller(), number);
+    }
+    if real != 0 && calls::is_idle(number) {
+        frame.set_result(0);
+        return real;
+    }
+    enter_recorded(number, frame, real)
+}
+
+/// Does what [`enter`] does for a call whose function is not known yet (`real` is 0), or that may
+/// have to be recorded.
+#[inline(never)]
+fn enter_recorded(number: u32, frame: &mut Frame, real: usize) -> usize {
+    let Some(function) = FUNCTIONS.get(number as usize) else { return 0 };
+    let real = if real == 0 { find(number, function, frame) } else { real };
+    if real == 0 {
+        return 0;
+    }
+    if let Effect::Resets { .. } | Effect::Ends = function.does {
+        cupti::flush();
+    }
+    let leaves = calls::enter(number, frame);
+    frame.set_result(leaves.into());
+    real
+}
+
+/// Searches the real function. If there is none, returns 0 and stores the call's result in the frame.
+#[cold]
+#[inline(never)]
+fn find(number: u32, function: &'static Function, frame: &mut Frame) -> usize {
     let name = function.name.with_end();
     let (prefix, none): (&[u8], u64) = match function.library {
         Library::Runtime => (b"libcudart.so", NO_RUNTIME),
@@ -116,28 +158,16 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         Library::Torch => (b"libc10.so", 0),
     };
     let own = (&raw const HOOKS) as usize;
-    let given = match function.library {
-        Library::Driver => entry_points::given(number),
-        _ => 0,
-    };
-    let real = match (given, function.does) {
-        (0, Effect::Registers) => callee::find_by_page(name, number, frame.caller(), prefix, own),
+    let real = match (function.does, function.library) {
+        (Effect::Registers, _) => callee::find_by_page(name, number, frame.caller(), prefix, own),
         // Tools wrap MPI's functions under their own names, so the next definition may be a
         // wrapper, which must be called.
-        (0, _) if function.library == Library::Mpi => {
-            callee::find_next(name, number, frame.caller(), prefix, own)
-        }
-        (0, _) => callee::find(name, number, frame.caller(), prefix, own),
-        (given, _) => given,
+        (_, Library::Mpi) => callee::find_next(name, number, frame.caller(), prefix, own),
+        _ => callee::find(name, number, frame.caller(), prefix, own),
     };
     if real == 0 {
         frame.set_result(none);
-        return 0;
     }
-    if let Effect::Resets { .. } | Effect::Ends = function.does {
-        cupti::flush();
-    }
-    calls::enter(number, frame);
     real
 }
 
