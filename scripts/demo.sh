@@ -9,11 +9,20 @@
 set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
-tprof=$target/release/tprof
 
-# A first look needs no web server, which takes a part of the build. Where one was built, it stays up to date.
+# A first look needs neither a web server nor much speed, which together take three quarters of the build. Where tprof
+# was built for use, that is brought up to date and used.
+if [ -e "$target/release/tprof" ]; then
+    tprof=$target/release/tprof
+    if [ -e "$target/release/tprof-serve" ]; then set_up=; else set_up=--no-default-features; fi
+else
+    tprof=$target/demo/tprof
+    set_up='--profile demo --no-default-features'
+fi
+
 build() {
-    if [ -e "$target/release/tprof-serve" ]; then scripts/setup.sh; else scripts/setup.sh --no-default-features; fi
+    # shellcheck disable=SC2086 # several words
+    scripts/setup.sh $set_up
 }
 
 # Runs on stand-ins for CUDA's libraries, which the tests also use: streams are threads, kernels take time, and
@@ -50,7 +59,7 @@ command -v python3 >/dev/null 2>&1 || {
 if [ -x "$tprof" ]; then
     echo 'demo: brings tprof up to date (seconds, or minutes after a change), then records a program for 8 seconds.'
 else
-    echo 'demo: builds tprof (about 10 minutes of CPU time, once), then records a program for 8 seconds.'
+    echo 'demo: builds tprof (4 minutes of CPU time, once: 2 minutes with two cores), then records a program for 8 seconds.'
 fi
 build
 
@@ -70,3 +79,6 @@ Without the fault: scripts/demo.sh --keep id
 The line to remember, for a program of yours:
   $path run -- COMMAND
 END
+case $tprof in
+*/demo/tprof) printf "\nThat one was built for a quick look. To use tprof, build the fast one with scripts/setup.sh: target/release/tprof\n" ;;
+esac

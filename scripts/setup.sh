@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds tprof: target/release/tprof (or under $CARGO_TARGET_DIR), one file that contains the injected
-# libraries, and tprof-serve beside it. Arguments go to `cargo build`: `--no-default-features` leaves out tprof-serve.
+# libraries, and tprof-serve beside it. Arguments go to `cargo build`: `--no-default-features` leaves out tprof-serve,
+# `--profile demo` builds a slower target/demo/tprof in a third of the time.
 # Needs a Rust toolchain, a C compiler and linker (for zstd), and nothing else.
 # As root, with apt, it installs the compiler where there is none; otherwise it
 # prints what is missing.
@@ -38,4 +39,8 @@ found=$(rustc --version | cut -d' ' -f2)
 [ "$(printf '%s\n%s\n' "$oldest" "$found" | sort -V | head -n 1)" = "$oldest" ] ||
     fail "rustc is $found, tprof needs $oldest or newer" "rustup update stable"
 
-cargo build --release --locked -p tprof-cli "$@"
+case " $* " in
+*' --profile '*) ;;
+*) set -- --release "$@" ;;
+esac
+cargo build --locked -p tprof-cli "$@"
