@@ -37,36 +37,25 @@ fn dumps_of_pytorch_have_the_verdict_of_its_own_analysis() {
     let of = "of group 0 (default_pg)";
     for (name, kind, rank, line, words) in [
         ("healthy", "healthy", None, None, &["the last is all_reduce 2"][..]),
-        ("late", "late_rank", Some(1), Some(56), &["rank 1 has not entered all_reduce 3", of]),
+        ("late", "late_rank", Some(1), Some(63), &["rank 1 has not entered all_reduce 3", of]),
         ("json", "late_rank", Some(1), None, &["rank 1 has not entered all_reduce 3", of]),
-        ("ring", "late_rank", Some(1), Some(56), &["rank 1 has not entered all_reduce 11", of]),
-        (
-            "mismatch",
-            "mismatch",
-            Some(1),
-            Some(63),
-            &["(and 1 more: 2) has all_reduce", "rank 1 has broadcast"],
-        ),
+        ("ring", "late_rank", Some(1), Some(63), &["rank 1 has not entered all_reduce 11", of]),
+        ("mismatch", "mismatch", Some(1), Some(70), &["2) has all_reduce", "rank 1 has broadcast"]),
         (
             "sizes",
             "mismatch",
             Some(1),
-            Some(67),
+            Some(74),
             &["rank 0 has broadcast of Float [8]", "Float [16]"],
         ),
-        (
-            "types",
-            "mismatch",
-            Some(1),
-            Some(71),
-            &["rank 0 has all_reduce of Float [8, 4]", "Int [8, 4]"],
-        ),
+        ("types", "mismatch", Some(1), Some(76), &["has all_reduce of Float [8, 4]", "Int [8, 4]"]),
+        ("stuck", "network", None, Some(80), &["all 2 ranks are in all_reduce 3", of]),
         (
             "groups",
             "late_rank",
             Some(2),
-            Some(80),
-            &["rank 2 (and 1 more: 3) has not entered barrier 3"],
+            Some(87),
+            &["has not entered all_reduce 2 of group 2 (pair 2)"],
         ),
     ] {
         let answer = judged(&fixture(name));
@@ -87,28 +76,11 @@ fn copied(name: &str, ranks: &[u32]) -> TempDir {
 }
 
 #[test]
-fn all_ranks_in_an_operation_for_long_wait_for_the_network() {
-    let directory = copied("stuck", &[0, 1]);
-    let entered =
-        standstill(directory.path()).unwrap().json(None)["ranks"][0]["collective"].clone();
-    assert_eq!((&entered["operation"], &entered["number"]), (&json!("all_reduce"), &json!(3)));
-    let created = Duration::from_nanos(1_795_900_000_000_000_000 + 100_000_000_000_000);
-    let written = SystemTime::UNIX_EPOCH + created;
-    for rank in 0..2 {
-        let path = directory.path().join(format!("fr_rank_{rank}"));
-        fs::File::options().append(true).open(path).unwrap().set_modified(written).unwrap();
-    }
-    let answer = judged(directory.path());
-    assert_eq!(verdict(&answer), ("network", None, Some(74)), "{answer:#}");
-    says(&answer, &["all 2 ranks are in all_reduce 3"]);
-}
-
-#[test]
 fn a_rank_without_a_dump_may_be_the_one_that_others_wait_for() {
     for (path, ranks) in [("late", &[0, 2][..]), ("late", &[2])] {
         let directory = copied(path, ranks);
         let answer = judged(directory.path());
-        assert_eq!(verdict(&answer), ("unknown", None, Some(60)), "{answer:#}");
+        assert_eq!(verdict(&answer), ("unknown", None, Some(67)), "{answer:#}");
         says(&answer, &["There is no dump of rank", "1", "which may be what the others wait for"]);
         assert!(answer["not_answered"][0]["ranks"].as_array().unwrap().contains(&json!(1)));
     }
@@ -183,6 +155,37 @@ fn a_device_that_has_not_begun_what_others_are_in_holds_them_up() {
     let answer = judged(dumps(&[of("completed"), of("started"), of("completed")]).path());
     assert_eq!(verdict(&answer), ("network", Some(1), None), "{answer:#}");
     says(&answer, &["Rank 1 is in all_reduce 2", "which 2 of its 3 ranks have left"]);
+}
+
+#[test]
+fn an_operation_that_is_open_for_a_moment_is_none_to_wait_for() {
+    let of = |state| (0, vec![entry("all_reduce", 1, "completed"), entry("all_reduce", 2, state)]);
+    let directory = dumps(&[of("started"), (0, vec![entry("all_reduce", 1, "completed")])]);
+    let written = |age_ms: u64| {
+        for rank in 0..2 {
+            let path = directory.path().join(format!("rank_{rank}.json"));
+            let file = fs::File::options().append(true).open(path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(age_ms)).unwrap();
+        }
+    };
+    // The last event is at 3 s.
+    for (at_ms, kind, age_ns) in
+        [(3_500, "late_rank", 1_500_000_000), (60_000, "late_rank", 58_000_000_000_u64)]
+    {
+        written(at_ms);
+        let answer = judged(directory.path());
+        assert_eq!(verdict(&answer).0, kind, "{answer:#}");
+        assert_eq!(answer["ranks"][0]["collective"]["age_ns"], age_ns);
+    }
+    let mut begun = entry("all_reduce", 2, "started");
+    begun["time_discovered_started_ns"] = 2_000_000_000.into();
+    let short = dumps(&[(0, vec![begun]), (0, vec![])]);
+    let file = short.path().join("rank_0.json");
+    let file = fs::File::options().append(true).open(file).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(2_500)).unwrap();
+    let answer = judged(short.path());
+    assert_eq!(verdict(&answer).0, "healthy", "{answer:#}");
+    says(&answer, &["none was open for a second"]);
 }
 
 #[test]

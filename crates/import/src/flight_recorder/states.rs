@@ -48,10 +48,14 @@ pub(super) fn answer(dumps: Vec<RankDump>) -> Answer {
     }
     states.add_loss();
     let last_ns = read.values().flat_map(|(_, dump)| &dump.entries).map(|e| e.last_ns).max();
+    let written_ns = read.values().filter_map(|(of, _)| of.time_unix_ns).max();
+    // A file is as old as its dump, unless it was copied. One moment for all keeps their order. Files
+    // that are older than what they hold have wrong times.
+    let moment_ns = last_ns.max(written_ns).unwrap_or(0);
     let ranks = states.ranks;
     let ranks = read.iter().map(|(rank, (of, dump))| {
         let made = ranks.get(rank).map(Vec::as_slice).unwrap_or_default();
-        state(of, dump, made, last_ns.unwrap_or(0))
+        state(of, dump, made, moment_ns)
     });
     let host = HostState { ranks: ranks.collect(), ..HostState::default() };
     Answer { notes: states.notes, ..Answer::new(vec![host], not_answered) }
@@ -259,13 +263,13 @@ fn state(
     of: &RankDump,
     dump: &Dump,
     made: &[(GroupState, Vec<Made<'_>>)],
-    last_ns: u64,
+    moment_ns: u64,
 ) -> RankState {
     let own_ns = dump.entries.iter().map(|entry| entry.last_ns).max().unwrap_or(0);
-    // The file is as old as the dump, unless it was copied. A file that is older than what it holds
-    // has a wrong time.
     let written_ns = of.time_unix_ns.filter(|written| *written >= own_ns);
-    let moment_ns = written_ns.unwrap_or(last_ns);
+    let is_short = |entry: &Entry| {
+        written_ns.is_some_and(|written| written.saturating_sub(entry.created_ns) < SHORT_NS)
+    };
     let age = |entry: &Entry| moment_ns.saturating_sub(entry.created_ns);
     let all = || made.iter().flat_map(|(_, made)| made);
     let open = || all().filter(|(_, is_over)| !is_over).map(|(entry, _)| *entry);
@@ -285,7 +289,7 @@ fn state(
     });
     RankState {
         rank: of.rank,
-        goes_on: open().all(|entry| written_ns.is_some() && age(entry) < SHORT_NS),
+        goes_on: open().all(is_short),
         groups: groups.collect(),
         threads: frames
             .map(|frames| ThreadState { frames, ..ThreadState::default() })

@@ -5,6 +5,7 @@ while the main thread waits, and ends the process.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,10 +27,9 @@ SCENARIOS = {
 }
 
 
-def dump(how, rank, after):
+def write(how, rank):
     import torch._C._distributed_c10d as c10d
 
-    time.sleep(after)
     data = c10d._dump_fr_trace_json() if how == "json" else c10d._dump_fr_trace()
     path = os.path.join(os.environ["OUT"], how, "fr_rank_")
     with open(f"{path}{rank}", "wb") as file:
@@ -37,8 +37,15 @@ def dump(how, rank, after):
     # The end of a process is an error in those that wait for it.
     while not all(os.path.exists(f"{path}{other}") for other in range(SCENARIOS[how][0])):
         time.sleep(0.1)
+        if how == "stuck" and rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(1)
     os._exit(0)
+
+
+def dump(how, rank):
+    time.sleep(4)
+    write(how, rank)
 
 
 def loads():
@@ -50,7 +57,7 @@ def train(how, rank):
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
-    threading.Thread(target=dump, args=(how, rank, 4), daemon=True).start()
+    threading.Thread(target=dump, args=(how, rank), daemon=True).start()
     ones = torch.ones(8, 4)
     for _ in range(10 if how == "ring" else 2):
         dist.all_reduce(ones)
@@ -68,10 +75,12 @@ def train(how, rank):
     elif how == "types":
         dist.all_reduce(ones.int() if rank else ones)
     elif how == "stuck":
-        # It takes long enough that neither has finished when both write their dumps.
-        work = dist.all_reduce(torch.ones(1 << 26), async_op=True)
-        dump(how, rank, 0)
-        work.wait()
+        # Rank 1 enters it first, writes its dump, and is stopped.
+        if rank == 1:
+            dist.all_reduce(ones, async_op=True)
+            write(how, rank)
+        time.sleep(2)
+        dist.all_reduce(ones)
     elif how == "groups":
         pairs = [dist.new_group(ranks, group_desc=f"pair {ranks[0]}") for ranks in ([0, 1], [2, 3])]
         own = pairs[rank // 2]
@@ -102,7 +111,9 @@ def main():
             )
             for rank in range(ranks)
         ]
+        started[0].wait()
         for process in started:
+            process.send_signal(signal.SIGCONT)
             process.wait()
 
 
