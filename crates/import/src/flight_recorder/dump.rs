@@ -6,7 +6,7 @@ use crate::pickle;
 use std::collections::HashMap;
 use tprof_hang::{FrameState, Layer, ThreadState};
 
-/// Longest name that is kept, in bytes.
+/// Longest name that is kept, in characters.
 const MAX_NAME: usize = 512;
 /// Most frames of a stack that are kept.
 const MAX_FRAMES: usize = 128;
@@ -201,9 +201,7 @@ impl Entry {
 }
 
 fn short_text(node: Node<'_>) -> Option<String> {
-    let text = node.text()?;
-    let end = text.floor_char_boundary(MAX_NAME);
-    Some(text[..end].to_owned())
+    Some(node.text()?.chars().take(MAX_NAME).collect())
 }
 
 fn group(node: Node<'_>, ranks_left: &mut usize) -> Option<Group> {
