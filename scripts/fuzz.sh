@@ -34,6 +34,7 @@ for name; do
     mkdir -p "$kept" "$found"
     seeds=fuzz/corpus/$name
     [ "$name" != import ] || seeds=crates/import/tests/corpus
+    [ "$name" != flight_recorder ] || seeds=crates/import/tests/flight_recorder
     [ -d "$seeds" ] || seeds=
     status=0
     # shellcheck disable=SC2086 # without seeds there is no word, and flags are several

@@ -1,6 +1,7 @@
 //! `tprof where`: jobs that stand still while they are asked, each for a planted reason, and jobs
 //! that don't. The verdict names the rank and the line, and nothing else is blamed.
 
+mod dumps;
 mod hosts;
 mod mpi;
 mod on_hang;

@@ -15,10 +15,10 @@ use tprof_facts::units;
 /// Largest number of frames of a stack in the text.
 const FRAMES: usize = 12;
 
-/// A host whose ranks could not be asked.
+/// A host whose ranks could not be asked, or ranks of which there is no dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotAnswered {
-    /// Name of the host.
+    /// Name of the host; empty for ranks without a dump.
     pub host: String,
     /// Numbers of its ranks, as far as they are known; empty if none is.
     pub ranks: Vec<u32>,
@@ -35,13 +35,15 @@ pub struct Answer {
     pub not_answered: Vec<NotAnswered>,
     /// Why the run stands still, or that it doesn't.
     pub verdict: Verdict,
+    /// What the states come from, and what they lack, in sentences.
+    pub notes: Vec<String>,
 }
 
 impl Answer {
     /// Judges the states.
     pub fn new(hosts: Vec<HostState>, not_answered: Vec<NotAnswered>) -> Answer {
         let verdict = judge(&hosts, not_answered.len());
-        Answer { hosts, not_answered, verdict }
+        Answer { hosts, not_answered, verdict, notes: Vec::new() }
     }
 
     /// Whether a rank is among those that answered.
@@ -89,21 +91,31 @@ impl Answer {
                 value
             })
             .collect();
-        json!({ "verdict": self.verdict, "ranks": ranks, "not_answered": self.not_answered })
+        json!({
+            "verdict": self.verdict,
+            "notes": self.notes,
+            "ranks": ranks,
+            "not_answered": self.not_answered,
+        })
     }
 
-    /// Returns the answer as text: the verdict, the hosts that did not answer, then the ranks. Ranks
+    /// Returns the answer as text: the verdict, notes, the hosts that did not answer, then the ranks. Ranks
     /// that do the same share one entry. With `rank`, only that rank is listed, with all its threads.
     pub fn text(&self, rank: Option<u32>) -> String {
         let mut text = format!("{}: {}\n", self.verdict.kind.words(), self.verdict.text);
+        for note in &self.notes {
+            text += &format!("{note}\n");
+        }
         for host in &self.not_answered {
             let ranks = match host.ranks.len() {
                 0 => "its ranks are unknown".to_owned(),
-                1 => format!("rank {}", words::numbers(&host.ranks)),
-                _ => format!("ranks {}", words::numbers(&host.ranks)),
+                _ => words::ranks(&host.ranks),
             };
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "not answered: host {} ({ranks}): {}", host.host, host.why);
+            let _ = match host.host.as_str() {
+                "" => writeln!(text, "no dump: {ranks}: {}", host.why),
+                name => writeln!(text, "not answered: host {name} ({ranks}): {}", host.why),
+            };
         }
         let situation = Situation::of(&self.hosts);
         match rank {
@@ -134,13 +146,17 @@ fn json_of(view: &RankView<'_>) -> Value {
             "number": open.operation.number,
             "operation": open.operation.name,
             "bytes": open.operation.bytes,
+            "tensors": open.operation.tensors,
             "age_ns": open.operation.age_ns,
         })
     });
+    // A dump has neither host nor pid.
+    let has_process = state.dump.is_none();
     json!({
         "rank": state.rank,
-        "host": state.host,
-        "pid": state.pid,
+        "host": has_process.then_some(&state.host),
+        "pid": has_process.then_some(state.pid),
+        "dump": state.dump,
         "end": state.end,
         "goes_on": view.goes_on,
         "step": state.step.as_ref().map(|step| step.number),
@@ -182,6 +198,10 @@ fn of_rank(ranks: &[u32], view: &RankView<'_>) -> String {
         [rank] => format!("rank {rank}"),
         ranks => format!("{} ranks ({})", ranks.len(), words::numbers(ranks)),
     };
+    if let Some(dump) = &state.dump {
+        let file = if ranks.len() == 1 { &dump.file } else { "dumps" };
+        return format!("\n{name}: {file}\n{}", of_dump(view));
+    }
     let mut text = format!("\n{name}: host {}, pid {}\n", state.host, state.pid);
     if let Some(end) = &state.end {
         let _ = writeln!(text, "  {} {} ago", words::end(end), units::duration(end.age_ns));
@@ -207,8 +227,20 @@ fn of_rank(ranks: &[u32], view: &RankView<'_>) -> String {
     text
 }
 
+/// What a dump has of a rank: its open or its last operation, and where that was called.
+fn of_dump(view: &RankView<'_>) -> String {
+    let operation = match (&view.open, Open::last(view.state)) {
+        (Some(open), _) => format!("  in: {}\n", in_operation(open)),
+        (None, Some(last)) => format!("  last: {}, over\n", in_operation(&last)),
+        (None, None) => return "  no operation was recorded\n".to_owned(),
+    };
+    let stack = view.state.driving().map(stack);
+    operation + &stack.unwrap_or_else(|| "    (the dump has no stacks)\n".to_owned())
+}
+
 fn in_operation(open: &Open) -> String {
     let bytes = open.operation.bytes.map(|bytes| format!(", {}", units::bytes(bytes)));
+    let bytes = bytes.or(open.operation.tensors.as_ref().map(|tensors| format!(", {tensors}")));
     let age = units::duration(open.operation.age_ns);
     format!("{}{}, {age} ago", words::operation(open), bytes.unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! Groups ranks that do the same, so that the answer about a thousand ranks fits on a screen.
 
-use crate::situation::RankView;
+use crate::situation::{Open, RankView};
 use crate::state::FrameState;
 
 /// Ranks that do the same.
@@ -12,15 +12,25 @@ pub struct Fold<'v, 's> {
 }
 
 /// What must be equal for ranks to be folded.
-type Sameness<'s> =
-    (Option<(u64, &'s str)>, bool, bool, char, Vec<&'s FrameState>, Option<(i32, i32)>);
+type Sameness<'s> = (
+    Option<(u64, &'s str)>,
+    Option<(u64, Option<String>)>,
+    bool,
+    bool,
+    char,
+    Vec<&'s FrameState>,
+    Option<(i32, i32)>,
+);
 
 fn sameness<'v>(view: &'v RankView<'_>) -> Sameness<'v> {
     let state = view.state;
     let open = view.open.as_ref();
     let thread = state.driving();
+    // A dump shows the last operation too.
+    let last = state.dump.as_ref().and_then(|_| Open::last(state));
     (
         open.map(|open| (open.operation.number, open.operation.name.as_str())),
+        last.map(|last| (last.operation.number, last.operation.tensors)),
         view.goes_on,
         state.is_stopped(),
         thread.map_or('-', |thread| if thread.wait.is_some() { 'S' } else { 'R' }),

@@ -2,7 +2,8 @@
 //!
 //! A collector gathers what it knows of its ranks at one moment ([`HostState`]); from the states of
 //! all hosts that answered, [`judge`] makes the verdict. It is a pure function, so every kind of
-//! verdict is tested without a job. What can't be told from the state is [`Kind::Unknown`].
+//! verdict is tested without a job. What can't be told from the state is [`Kind::Unknown`]. States
+//! may also come from dumps of a job that has ended, which have only operations ([`DumpFile`]).
 //!
 //! The modules in reading order; each uses only those above it:
 //!
@@ -33,7 +34,8 @@ mod answer;
 
 pub use answer::{Answer, NotAnswered};
 pub use state::{
-    Backend, CallState, FrameState, GroupState, HostState, LaunchState, Layer, Operation, Progress,
-    RankEnd, RankState, StepState, ThreadState, Wait, WaitKind,
+    Backend, CallState, DumpFile, FrameState, GroupState, HostState, LaunchState, Layer, Operation,
+    Progress, RankEnd, RankState, StepState, ThreadState, Wait, WaitKind,
 };
 pub use verdict::{Kind, Verdict, judge};
+pub use words::numbers as rank_numbers;

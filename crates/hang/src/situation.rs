@@ -65,7 +65,13 @@ impl<'s> Situation<'s> {
     }
 }
 
-impl RankView<'_> {
+impl<'s> RankView<'s> {
+    /// Returns what the rank has done in one group.
+    pub fn group(&self, backend: Backend, id: Option<&str>) -> Option<&'s GroupState> {
+        let mut groups = self.state.groups.iter();
+        groups.find(|group| group.backend == backend && group.id.as_deref() == id)
+    }
+
     /// Whether this rank certainly has not entered an operation that others wait in. `None` if its
     /// state can't tell.
     pub fn lacks(&self, open: &Open) -> Option<bool> {
@@ -90,6 +96,18 @@ impl RankView<'_> {
 }
 
 impl Open {
+    fn of(group: &GroupState, operation: Operation) -> Open {
+        let (backend, size) = (group.backend, group.size);
+        Open { backend, group: group.id.clone(), size, operation, is_certain: true }
+    }
+
+    /// Returns the operation that a rank has entered last, which may be over.
+    pub fn last(state: &RankState) -> Option<Open> {
+        let last = state.groups.iter().filter_map(|group| Some((group, group.recent.last()?)));
+        let (group, operation) = last.min_by_key(|(_, operation)| operation.age_ns)?;
+        Some(Open::of(group, operation.clone()))
+    }
+
     /// Whether both are at the same place in the order of the same group.
     pub fn is_same_place(&self, other: &Open) -> bool {
         (self.backend, &self.group) == (other.backend, &other.group)
@@ -98,13 +116,7 @@ impl Open {
 }
 
 fn open_of(state: &RankState) -> Option<Open> {
-    let opened = |group: &GroupState, operation: Operation| Open {
-        backend: group.backend,
-        group: group.id.clone(),
-        size: group.size,
-        operation,
-        is_certain: true,
-    };
+    let opened = Open::of;
     let of = |backend: Backend| state.groups.iter().filter(move |group| group.backend == backend);
     // PyTorch's ranges tell when an operation begins and ends.
     let ranges = of(Backend::Torch).flat_map(|group| group.recent.iter().map(move |o| (group, o)));
@@ -118,7 +130,7 @@ fn open_of(state: &RankState) -> Option<Open> {
         let group = group.unwrap_or(GroupState { backend: Backend::Mpi, ..GroupState::default() });
         let age_ns = age_ns.or_else(|| Some(group.recent.last()?.age_ns)).unwrap_or(0);
         let (number, name) = (group.entered, call.to_owned());
-        let operation = Operation { number, name, bytes: None, age_ns, is_over: false };
+        let operation = Operation { number, name, age_ns, ..Operation::default() };
         return Some(opened(&group, operation));
     }
     // NCCL's calls return early: the thread then waits for the device. If the rank does something
@@ -135,6 +147,9 @@ fn open_of(state: &RankState) -> Option<Open> {
 fn goes_on(state: &RankState, is_in_operation: bool, limit_ns: u64) -> bool {
     if state.end.is_some() || state.is_stopped() {
         return false;
+    }
+    if state.dump.is_some() {
+        return state.goes_on;
     }
     let is_recent = state.quiet_ns().is_some_and(|quiet_ns| quiet_ns < limit_ns);
     // Waiting for other ranks may take CPU time too.

@@ -53,6 +53,20 @@ pub struct RankState {
     pub threads: Vec<ThreadState>,
     /// Number of further threads that were not read.
     pub unread_threads: u64,
+    /// The file that this was read from; `None` if a collector tells what the rank does now. A dump
+    /// has only operations, and the stacks from which they were called: the one thread has the stack
+    /// of the operation that is open, or of the last one. It has no host, pid and step.
+    #[serde(default)]
+    pub dump: Option<DumpFile>,
+}
+
+/// A dump of a rank's operations, as PyTorch's Flight Recorder writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DumpFile {
+    /// Name of the file.
+    pub file: String,
+    /// When the file was last changed, ns since 1970; `None` if unknown.
+    pub time_unix_ns: Option<u64>,
 }
 
 /// How a rank ended.
@@ -122,12 +136,16 @@ pub struct GroupState {
     pub id: Option<String>,
     /// Number of ranks in the group.
     pub size: Option<u32>,
-    /// Number of operations that the rank has entered so far.
+    /// Number of operations that the rank has entered so far, or one more than the number of the
+    /// last one, if the library counts from another number than 0.
     pub entered: u64,
     /// Number of operations that are over; `None` if that can't be known.
     pub finished: Option<u64>,
     /// The last operations, the newest last.
     pub recent: Vec<Operation>,
+    /// Ranks of the group of which there is no dump.
+    #[serde(default)]
+    pub without_dump: Vec<u32>,
 }
 
 /// An operation between ranks.
@@ -144,6 +162,16 @@ pub struct Operation {
     pub age_ns: u64,
     /// Whether it is known to be over.
     pub is_over: bool,
+    /// Types and sizes of its tensors, as far as they must be the same in all ranks: `Float [8, 4]`.
+    /// `None` if unknown or if none must be.
+    #[serde(default)]
+    pub tensors: Option<String>,
+    /// Whether the device has begun it; `None` if unknown.
+    #[serde(default)]
+    pub has_begun: Option<bool>,
+    /// The frame that names the line that called it, if known.
+    #[serde(default)]
+    pub place: Option<FrameState>,
 }
 
 /// What a thread does.

@@ -1,15 +1,32 @@
 //! Phrases about ranks and waits.
 
 use crate::situation::{Open, RankView};
-use crate::state::{Backend, RankEnd, RankState, ThreadState, WaitKind};
+use crate::state::{Backend, FrameState, RankEnd, RankState, ThreadState, WaitKind};
 use tprof_facts::units;
 
 /// Numbers of ranks that are listed one by one.
 const LISTED: usize = 8;
 
-/// Returns `rank 3 (host c12)`.
+/// Returns `rank 3 (host c12)`, or `rank 3` if its host is unknown.
 pub fn rank(state: &RankState) -> String {
-    format!("rank {} (host {})", state.rank, state.host)
+    match state.host.as_str() {
+        "" => format!("rank {}", state.rank),
+        host => format!("rank {} (host {host})", state.rank),
+    }
+}
+
+/// Returns ` (and 2 more: 5, 7)` for further ranks, to be put after one.
+pub fn more(ranks: &[u32]) -> String {
+    match ranks.len() {
+        0 => String::new(),
+        count => format!(" (and {count} more: {})", numbers(ranks)),
+    }
+}
+
+/// Returns `rank 3` or `ranks 3-5`.
+pub fn ranks(numbers_of: &[u32]) -> String {
+    let word = if numbers_of.len() == 1 { "rank" } else { "ranks" };
+    format!("{word} {}", numbers(numbers_of))
 }
 
 /// Returns `1 rank waits` or `63 ranks wait`.
@@ -105,6 +122,9 @@ pub fn wait(thread: &ThreadState, threads: &[ThreadState]) -> Option<String> {
 /// Says where a rank is and what it waits for.
 pub fn doing(view: &RankView<'_>) -> String {
     let state = view.state;
+    if state.dump.is_some() {
+        return done(view);
+    }
     let Some(thread) = state.driving() else {
         return "no thread of it could be read".to_owned();
     };
@@ -117,9 +137,27 @@ pub fn doing(view: &RankView<'_>) -> String {
     text
 }
 
+/// Says which operation a dump has last of a rank, and where it was called.
+fn done(view: &RankView<'_>) -> String {
+    let at = called(view.state.driving().and_then(ThreadState::place));
+    match (&view.open, Open::last(view.state)) {
+        (Some(open), _) => format!("it is in {}{at}", operation(open)),
+        (None, Some(last)) => format!("its last operation, {}{at}, is over", operation(&last)),
+        (None, None) => "no operation of it was recorded".to_owned(),
+    }
+}
+
+/// Says where an operation was called, to be put after it.
+pub fn called(place: Option<&FrameState>) -> String {
+    place.map(|place| format!(", called in {}", place.shown())).unwrap_or_default()
+}
+
 /// Says for how long nothing of a rank was recorded, to be put after [`doing`].
 pub fn quiet(state: &RankState) -> String {
     match state.quiet_ns() {
+        Some(ns) if state.dump.is_some() => {
+            format!(", without another operation for {}", units::duration(ns))
+        }
         Some(ns) => format!(", without a step or operation for {}", units::duration(ns)),
         None => String::new(),
     }

@@ -89,12 +89,14 @@ impl Inputs {
 /// Whether a directory that isn't a run contains something to import, or a file with such a name.
 pub(crate) fn is_foreign_directory(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
-    let is_plausible_time = |entry: &fs::DirEntry| {
-        has_name(&entry.path(), &[".tprof"]) || entry.file_name() == "run.json"
-    };
-    !entries.flatten().any(|entry| is_plausible_time(&entry))
+    !entries.flatten().any(|entry| is_of_run(&entry.path()))
         && Listing::of(directory)
             .is_ok_and(|found| !found.is_empty() || found.unread.iter().any(Unread::is_named))
+}
+
+/// Whether a file makes its directory a run.
+pub(crate) fn is_of_run(path: &Path) -> bool {
+    has_name(path, &[".tprof"]) || file_name(path) == "run.json"
 }
 
 /// The reason for not reading an empty file.

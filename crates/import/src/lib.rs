@@ -1,6 +1,7 @@
 //! Imports recordings of other tools into a tprof run. These are Kineto and Chrome traces (JSON,
 //! plain or gzipped, one file or a directory of ranks), memory snapshots of PyTorch, and logs of
-//! `torch.compile`.
+//! `torch.compile`. [`flight_recorder`] reads dumps of PyTorch's Flight Recorder, which become no run
+//! but a verdict.
 //!
 //! [`import`] streams: memory contains one event, one block of rows per table, and the distinct
 //! names. Only a snapshot is in memory as a whole. Data that the run can't represent is counted by
@@ -48,6 +49,7 @@ mod device;
 mod document;
 mod error;
 mod event;
+pub mod flight_recorder;
 mod frames;
 mod group;
 mod implausible;

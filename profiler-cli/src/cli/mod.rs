@@ -117,7 +117,11 @@ pub enum Command {
     /// Watch the ranks of a run in the terminal
     Top(TopArgs),
     /// Say where a run in progress stands still, and which rank holds up the others
-    #[command(after_help = "Examples:\n  tprof where r1\n  tprof where --rank 37 r1")]
+    ///
+    /// Also reads dumps of PyTorch's Flight Recorder, which a job leaves that timed out.
+    #[command(
+        after_help = "Examples:\n  tprof where r1\n  tprof where --rank 37 r1\n  tprof where /tmp/nccl_trace/"
+    )]
     Where(WhereArgs),
     /// Query runs with SQL
     Sql(SqlArgs),

@@ -1,20 +1,26 @@
 //! `tprof where`: what each rank of a live run does and waits for now, and which one holds up the
-//! others. The job continues meanwhile.
+//! others. The job continues meanwhile. Of a job that has ended, dumps of PyTorch's Flight Recorder
+//! tell.
 
 use super::live::not_reached;
+use crate::terminal::quote;
 use clap::Args;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tprof_collect::control;
+use tprof_hang::Answer;
+use tprof_import::flight_recorder::{self, DumpsError};
+use tprof_trace::is_info_name;
 use tprof_ui::errors::Failure;
 use tprof_ui::newest;
 
 /// Arguments of `tprof where`.
 #[derive(Args, Debug)]
 pub struct WhereArgs {
-    /// Run directory; without one, the newest live run in this directory
-    #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    /// Run directory, or dumps of PyTorch's Flight Recorder: one file, or a directory with one of
+    /// each rank; without it, the newest live run in this directory
+    #[arg(value_name = "RUN|DUMPS", value_hint = clap::ValueHint::AnyPath)]
     pub run: Option<PathBuf>,
     /// Show only this rank, with all of its threads
     #[arg(long, value_name = "N")]
@@ -30,11 +36,18 @@ pub fn run(args: WhereArgs) -> anyhow::Result<ExitCode> {
         Some(run) => run,
         None => newest::live_run_here("tprof where")?,
     };
-    super::live::refuse_what_is_no_run(&path, "tprof where")?;
-    let answer = control::standstill(&path).map_err(|error| not_reached(&path, &error))?;
+    let is_dump = flight_recorder::has_dumps(&path);
+    let answer = if is_dump { of_dumps(&path)? } else { of_run(&path)? };
     if let Some(rank) = args.rank.filter(|rank| !answer.has(*rank)) {
-        return Err(Failure::new(format!("rank {rank} has not answered"))
-            .cause("no collector on this host records such a rank")
+        let (what, why) = match is_dump {
+            true => (format!("there is no dump of rank {rank}"), "no file here is named after it"),
+            false => (
+                format!("rank {rank} has not answered"),
+                "no collector on this host records such a rank",
+            ),
+        };
+        return Err(Failure::new(what)
+            .cause(why)
             .hint("tprof where without --rank lists the ranks")
             .into());
     }
@@ -44,4 +57,36 @@ pub fn run(args: WhereArgs) -> anyhow::Result<ExitCode> {
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the collectors of a run in progress.
+fn of_run(path: &Path) -> Result<Answer, Failure> {
+    let is_info = |entry: std::fs::DirEntry| is_info_name(&entry.file_name().to_string_lossy());
+    let is_run =
+        std::fs::read_dir(path).is_ok_and(|mut entries| entries.any(|e| e.is_ok_and(is_info)));
+    if path.exists() && !is_run {
+        return Err(Failure::new(format!(
+            "`{}` is neither a run nor a dump of PyTorch's Flight Recorder",
+            path.display()
+        ))
+        .cause("a run has run.json; a dump is a pickle or JSON whose name ends with the rank")
+        .hint("a run directory (ls -d tprof-*), or TORCH_FR_DUMP_TEMP_FILE's directory"));
+    }
+    super::live::refuse_what_is_no_run(path, "tprof where")?;
+    control::standstill(path).map_err(|error| not_reached(path, &error))
+}
+
+/// Judges dumps.
+fn of_dumps(path: &Path) -> Result<Answer, Failure> {
+    flight_recorder::standstill(path).map_err(|error| {
+        let hint = match &error {
+            DumpsError::SeveralNames { path, .. } => {
+                let path = quote::word(path.as_os_str());
+                format!("tprof where with a directory for each, made from {path}")
+            }
+            DumpsError::NoRank { .. } => "a name such as nccl_trace_rank_0".to_owned(),
+            _ => "write the dump again: torch._C._distributed_c10d._dump_fr_trace()".to_owned(),
+        };
+        Failure::new(error.to_string()).hint(hint)
+    })
 }

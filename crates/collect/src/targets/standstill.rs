@@ -71,6 +71,7 @@ fn groups_of(target: &Target, now_ns: u64) -> Vec<GroupState> {
         bytes: operation.bytes,
         age_ns: now_ns.saturating_sub(operation.time_ns),
         is_over,
+        ..Operation::default()
     };
     let group = |backend, operations: &Operations, is_over| GroupState {
         backend,

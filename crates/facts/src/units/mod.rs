@@ -11,4 +11,4 @@ mod write;
 
 pub use read::{exact_duration, exact_size, parse_duration, parse_size};
 pub use things::{counted, processes, recorded, signal};
-pub use write::{bytes, count, duration, estimate, percent, rate, signed_bytes, small_share};
+pub use write::{bytes, count, duration, estimate, percent, rate, signed_bytes, small_share, utc};

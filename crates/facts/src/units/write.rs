@@ -72,6 +72,31 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// Returns a moment as date and time: `2026-11-29 06:52:21 UTC`. `unix_ns` counts from 1970.
+pub fn utc(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (mut day, of_day) = (seconds / 86_400, seconds % 86_400);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", day + 1)
+}
+
 /// Formats a share from 0 to 1 as a percentage: `12.3 %`; small shares keep two digits.
 pub fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
@@ -124,6 +149,17 @@ mod tests {
         let times = [0, 870, 12_300, 4_100_000, 8_200_000_000, 249_000_000_000, 10_920_000_000_000];
         let shown = ["0 ns", "870 ns", "12.3 us", "4.1 ms", "8.20 s", "4 min 09 s", "3 h 02 min"];
         assert_eq!(times.map(duration), shown);
+        let moments = [0, 951_782_399, 951_782_400, 4_107_542_399, 1_796_021_541];
+        assert_eq!(
+            moments.map(|seconds| utc(seconds * 1_000_000_000)),
+            [
+                "1970-01-01 00:00:00 UTC",
+                "2000-02-28 23:59:59 UTC",
+                "2000-02-29 00:00:00 UTC",
+                "2100-02-28 23:59:59 UTC",
+                "2026-11-30 06:52:21 UTC"
+            ]
+        );
         assert_eq!([percent(0.0), percent(0.0012), percent(0.5)], ["0.0 %", "0.12 %", "50.0 %"]);
     }
 }

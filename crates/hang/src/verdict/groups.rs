@@ -4,7 +4,7 @@ use super::{Kind, Verdict, capital};
 use crate::situation::{Open, RankView, Situation};
 use crate::state::{Backend, Operation};
 use crate::words;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use tprof_facts::units;
 
 impl Situation<'_> {
@@ -12,7 +12,11 @@ impl Situation<'_> {
     /// first.
     fn waiting(&self) -> Vec<(&RankView<'_>, &Open)> {
         let stands = |view: &&RankView<'_>| {
-            view.state.quiet_ns().is_none_or(|quiet_ns| quiet_ns >= self.limit_ns)
+            let quiet_ns = view.state.quiet_ns();
+            match view.state.dump {
+                Some(_) => !view.goes_on,
+                None => quiet_ns.is_none_or(|quiet_ns| quiet_ns >= self.limit_ns),
+            }
         };
         let mut waiting: Vec<_> = self
             .live()
@@ -80,56 +84,132 @@ pub(super) fn dead(situation: &Situation<'_>) -> Option<Verdict> {
 
 /// Ranks are in different operations at the same place of one group's order.
 pub(super) fn mismatch(situation: &Situation<'_>, unanswered: usize) -> Option<Verdict> {
-    let mut waiting = situation.waiting();
-    // Without groups, operations with the same number may be of different groups. Only if every
-    // rank waits, and all had the same operations before, do they tell.
-    if unanswered > 0 || waiting.len() < situation.live().count() || !situation.has_one_order() {
-        waiting.retain(|(_, open)| open.group.is_some());
-    }
-    let pairs = waiting.iter().enumerate();
-    let (one, other, number) = pairs
-        .flat_map(|(at, one)| {
-            let rest = waiting.iter().skip(at + 1);
-            rest.filter_map(move |other| Some((one, other, differ(one, other)?)))
-        })
-        .next()?;
-    let described = |view: &RankView<'_>, operation: &Operation| {
-        let bytes =
-            operation.bytes.map_or_else(String::new, |b| format!(" of {}", units::bytes(b)));
-        let place = view.state.driving().map(words::place).unwrap_or_default();
-        format!("{} is in {}{bytes}, {place}", words::rank(view.state), operation.name)
-    };
-    let text = format!(
-        "ranks differ in operation {}: {}; {}",
-        units::count(number.0.number),
-        described(one.0, number.0),
-        described(other.0, number.1),
-    );
-    Some(Verdict::about(Kind::Mismatch, other.0, text))
+    mismatch_in_group(situation).or_else(|| mismatch_without_groups(situation, unanswered))
 }
 
-/// Returns the operations of two ranks that have the same number in the same group and differ. Of
-/// NCCL's operations the first that differ are the cause, because later ones are only queued.
-fn differ<'v>(
-    (one, of_one): &(&'v RankView<'_>, &'v Open),
-    (other, of_other): &(&'v RankView<'_>, &'v Open),
-) -> Option<(&'v Operation, &'v Operation)> {
-    if (of_one.backend, &of_one.group) != (of_other.backend, &of_other.group) {
+/// Ranks have different operations at the same place of a known group's order. Of NCCL's operations
+/// the first that differ are the cause, because later ones are only queued.
+fn mismatch_in_group(situation: &Situation<'_>) -> Option<Verdict> {
+    let mut groups: Vec<(Backend, &str)> = Vec::new();
+    let waiting = situation.waiting();
+    let waited = waiting.iter().filter_map(|(_, o)| Some((o.backend, o.group.as_deref()?)));
+    // What a dump has is over for good: nobody has to wait for a difference to be the cause.
+    let dumped = situation.live().filter(|view| view.state.dump.is_some());
+    let dumped = dumped.flat_map(|view| &view.state.groups);
+    let dumped = dumped.filter_map(|group| Some((group.backend, group.id.as_deref()?)));
+    for group in waited.chain(dumped) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups.into_iter().find_map(|(backend, id)| {
+        let mut at: BTreeMap<u64, Vec<(&RankView<'_>, &Operation)>> = BTreeMap::new();
+        for view in situation.live() {
+            let recent = view.group(backend, Some(id)).map(|group| &group.recent);
+            for operation in recent.into_iter().flatten() {
+                at.entry(operation.number).or_default().push((view, operation));
+            }
+        }
+        at.values().find_map(|made| {
+            let (_, first) = made.first()?;
+            let (others, same): (Vec<_>, Vec<_>) =
+                made.iter().copied().partition(|(_, operation)| operation.differs(first));
+            // Most ranks are right.
+            let (right, wrong) =
+                if others.len() > same.len() { (&others, &same) } else { (&same, &others) };
+            wrong.first().map(|_| differ(Some(id), right, wrong))
+        })
+    })
+}
+
+/// Without groups, operations with the same number may be of different groups. Only if every rank
+/// waits, and all had the same operations before, do they tell.
+fn mismatch_without_groups(situation: &Situation<'_>, unanswered: usize) -> Option<Verdict> {
+    let mut waiting = situation.waiting();
+    let is_everyone = waiting.len() == situation.live().count();
+    waiting.retain(|(_, open)| open.group.is_none());
+    if unanswered > 0 || !is_everyone || !situation.has_one_order() {
         return None;
     }
-    if of_one.group.is_none() {
-        let (a, b) = (&of_one.operation, &of_other.operation);
-        return (a.number == b.number && a.name != b.name).then_some((a, b));
+    let pairs = waiting.iter().enumerate();
+    let mut pairs = pairs.flat_map(|(at, one)| waiting.iter().skip(at + 1).map(move |o| (one, o)));
+    let ((one, of_one), (other, of_other)) = pairs
+        .find(|((_, a), (_, b))| a.is_same_place(b) && a.operation.name != b.operation.name)?;
+    Some(differ(None, &[(*one, &of_one.operation)], &[(*other, &of_other.operation)]))
+}
+
+impl Operation {
+    /// Whether this can't be the same operation as that of another rank. What is unknown of one
+    /// doesn't differ.
+    fn differs(&self, other: &Operation) -> bool {
+        let bytes = self.bytes.zip(other.bytes).is_some_and(|(a, b)| a != b);
+        let tensors =
+            self.tensors.as_ref().zip(other.tensors.as_ref()).is_some_and(|(a, b)| a != b);
+        self.name != other.name || bytes || tensors
     }
-    let recent = |view: &RankView<'v>| {
-        let mut groups = view.state.groups.iter();
-        groups.find(|g| g.backend == of_one.backend && g.id == of_one.group).map(|g| &g.recent)
+}
+
+/// Returns the verdict about ranks whose operation differs from that of the right ones.
+fn differ(
+    group: Option<&str>,
+    right: &[(&RankView<'_>, &Operation)],
+    wrong: &[(&RankView<'_>, &Operation)],
+) -> Verdict {
+    let described = |made: &[(&RankView<'_>, &Operation)]| {
+        let Some((view, operation)) = made.first() else { return String::new() };
+        let bytes = operation.bytes.map(|bytes| format!(" of {}", units::bytes(bytes)));
+        let tensors = operation.tensors.as_ref().map(|tensors| format!(" of {tensors}"));
+        let what = bytes.or(tensors).unwrap_or_default();
+        let name = format!("{}{what}", operation.name);
+        let rest: Vec<u32> = made.iter().skip(1).map(|(view, _)| view.state.rank).collect();
+        let rank = format!("{}{}", words::rank(view.state), words::more(&rest));
+        match view.state.dump {
+            Some(_) => format!("{rank} has {name}{}", words::called(operation.place.as_ref())),
+            None => {
+                let place = view.state.driving().map(words::place).unwrap_or_default();
+                format!("{rank} is in {name}, {place}")
+            }
+        }
     };
-    recent(one)?.iter().find_map(|a| {
-        let b = recent(other)?.iter().find(|b| b.number == a.number)?;
-        let sizes = a.bytes.zip(b.bytes).is_some_and(|(a, b)| a != b);
-        (a.name != b.name || sizes).then_some((a, b))
-    })
+    let number = wrong.first().map_or(0, |(_, operation)| operation.number);
+    let of = group.map(|group| format!(" of group {group}")).unwrap_or_default();
+    let (number, right, wronged) = (units::count(number), described(right), described(wrong));
+    let text = format!("ranks differ in operation {number}{of}: {right}; {wronged}");
+    match wrong.first() {
+        Some((view, operation)) => {
+            let verdict = Verdict::about(Kind::Mismatch, view, text);
+            match &operation.place {
+                Some(place) => verdict.at(Some(place)),
+                None => verdict,
+            }
+        }
+        None => Verdict::new(Kind::Mismatch, text),
+    }
+}
+
+/// Says that no rank of the dumps waits for another, and which is behind all the same.
+pub(super) fn nobody_waits(situation: &Situation<'_>) -> String {
+    let lasts = || situation.live().filter_map(|view| Some((view, Open::last(view.state)?)));
+    let behind = lasts().find_map(|(view, last)| {
+        let late: Vec<u32> = situation
+            .live()
+            .filter(|other| other.lacks(&last) == Some(true))
+            .map(|other| other.state.rank)
+            .collect();
+        let (ranks, rank) = (words::ranks(&late), words::rank(view.state));
+        let has = if late.len() == 1 { "has" } else { "have" };
+        let operation = words::operation(&last);
+        let text = format!("{} {has} not entered {operation}, which {rank} has", capital(&ranks));
+        (!late.is_empty()).then_some(text)
+    });
+    match (situation.live().any(|view| view.open.is_some()), behind, lasts().next()) {
+        (true, ..) => "operations between ranks go on: none was open for a second".to_owned(),
+        (false, Some(behind), _) => format!("no operation was open. {behind}"),
+        (false, None, Some((_, last))) => {
+            format!("no operation was open; the last is {}", words::operation(&last))
+        }
+        (false, None, None) => "no operation was recorded".to_owned(),
+    }
 }
 
 /// Ranks wait in an operation that others have not entered.
@@ -150,22 +230,26 @@ fn late_to<'v>(situation: &'v Situation<'_>, mut open: &'v Open) -> Option<Verdi
         let waits_for_none =
             |view: &&&RankView<'_>| view.open.as_ref().is_none_or(|own| situation.all_entered(own));
         match late.iter().find(waits_for_none) {
-            Some(view) => return Some(is_late(situation, view, open, late.len() - 1)),
+            Some(view) => return Some(is_late(situation, view, open, &late)),
             None => open = first.open.as_ref()?,
         }
     }
     None
 }
 
-/// Returns the verdict about a rank that has not entered an operation, as `others` have not.
-fn is_late(situation: &Situation<'_>, view: &RankView<'_>, open: &Open, others: usize) -> Verdict {
+/// Returns the verdict about a rank that has not entered an operation, one of those that are `late`.
+fn is_late(
+    situation: &Situation<'_>,
+    view: &RankView<'_>,
+    open: &Open,
+    late: &[&RankView<'_>],
+) -> Verdict {
     // All have entered its last operation, so it waits for other work of its device.
     let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
     let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
-    let others = match others {
-        0 => String::new(),
-        count => format!(" (and {count} more)"),
-    };
+    let late = late.iter().map(|view| view.state.rank);
+    let others: Vec<u32> = late.filter(|rank| *rank != view.state.rank).collect();
+    let others = words::more(&others);
     let text = format!(
         "{}{others} has not entered {}: {}{}{}. {} for it",
         words::rank(view.state),
@@ -178,8 +262,39 @@ fn is_late(situation: &Situation<'_>, view: &RankView<'_>, open: &Open, others: 
     Verdict::about(kind, view, text)
 }
 
+/// The devices of some ranks have begun an operation, and those of others have not, although it was
+/// called there too.
+pub(super) fn queued(situation: &Situation<'_>) -> Option<Verdict> {
+    situation.waiting().iter().find_map(|(_, open)| {
+        let here: Vec<_> = situation
+            .live()
+            .filter_map(|view| Some((view, view.open.as_ref()?)))
+            .filter(|(_, own)| own.is_same_place(open))
+            .collect();
+        let has_begun = |begun| {
+            here.iter().filter(move |(_, own)| own.operation.has_begun == Some(begun)).collect()
+        };
+        let (begun, held): (Vec<_>, Vec<_>) = (has_begun(true), has_begun(false));
+        let ((first, _), others) = held.split_first()?;
+        let others: Vec<u32> = others.iter().map(|(view, _)| view.state.rank).collect();
+        let waiting = if begun.is_empty() { return None } else { words::waiting(begun.len()) };
+        let text = format!(
+            "the device of {}{} has not begun {}, which was called{}: earlier work of that device \
+             is not over. {waiting} in it",
+            words::rank(first.state),
+            words::more(&others),
+            words::operation(open),
+            words::quiet(first.state),
+        );
+        Some(Verdict::about(Kind::Kernel, first, text))
+    })
+}
+
 /// All ranks are in the same operation.
 pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Verdict> {
+    if let Some(verdict) = network_of_group(situation) {
+        return Some(verdict);
+    }
     let waiting = situation.waiting();
     let (view, open) = waiting.first()?;
     let count = situation.live().count();
@@ -207,4 +322,53 @@ pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Ve
         words::doing(view).trim_start_matches("it "),
     );
     Some(Verdict { rank: None, ..Verdict::about(Kind::Network, view, text) })
+}
+
+/// All ranks of a group whose ranks all have dumps are in an operation, or have left it.
+fn network_of_group(situation: &Situation<'_>) -> Option<Verdict> {
+    situation.waiting().into_iter().filter(|(view, _)| view.state.dump.is_some()).find_map(
+        |(view, open)| {
+            let size = open.size? as usize;
+            let entered = situation.live().filter(|view| view.lacks(open) == Some(false)).count();
+            let inside = situation.at(open);
+            if entered < size || !open.is_certain {
+                return None;
+            }
+            let (operation, age) = (words::operation(open), units::duration(open.operation.age_ns));
+            let place = words::called(open.operation.place.as_ref());
+            let (who, left) = match size - inside {
+                0 => (format!("all {size} ranks are"), String::new()),
+                left => {
+                    let rank = capital(&words::rank(view.state));
+                    (format!("{rank} is"), format!(", which {left} of its {size} ranks have left"))
+                }
+            };
+            let text = format!(
+                "{who} in {operation}{left}{place}, for {age}, and none goes on: the network or its \
+                 library holds them up"
+            );
+            let rank = Some(view.state.rank).filter(|_| inside < size);
+            Some(Verdict { rank, ..Verdict::about(Kind::Network, view, text) })
+        },
+    )
+}
+
+/// All ranks that have a dump are in an operation, and others of its group have none.
+pub(super) fn without_dump(situation: &Situation<'_>) -> Option<Verdict> {
+    situation.waiting().into_iter().find_map(|(view, open)| {
+        let group = view.group(open.backend, open.group.as_deref())?;
+        let lacks = situation.live().any(|view| view.lacks(open) == Some(true));
+        if group.without_dump.is_empty() || lacks {
+            return None;
+        }
+        let (waiting, operation) = (words::waiting(situation.at(open)), words::operation(open));
+        let missing = words::ranks(&group.without_dump);
+        let text = format!(
+            "{waiting} in {operation}{}. Every rank of the group that has a dump has entered it. \
+             There is no dump of {missing}, which may be what the others wait for: it may have ended, \
+             or stand still so that it could write none",
+            words::called(open.operation.place.as_ref()),
+        );
+        Some(Verdict { rank: None, ..Verdict::about(Kind::Unknown, view, text) })
+    })
 }

@@ -78,27 +78,42 @@ impl Verdict {
     }
 }
 
-/// Makes the verdict. `unanswered` is the number of hosts that could not be asked: what is true of
-/// all ranks that answered may not be true of theirs.
+/// Makes the verdict. `unanswered` is the number of hosts that could not be asked, or of ranks without
+/// a dump: what is true of all ranks that answered may not be true of theirs.
 pub fn judge(hosts: &[HostState], unanswered: usize) -> Verdict {
     let situation = Situation::of(hosts);
     if situation.live().next().is_none() {
         return Verdict::new(Kind::Unknown, "no rank that runs has answered".to_owned());
     }
-    healthy(&situation)
+    // What dumps have is over for good, so a difference stays one when nobody waits.
+    let is_dump = situation.live().any(|view| view.state.dump.is_some());
+    let mismatch = || groups::mismatch(&situation, unanswered);
+    is_dump
+        .then(mismatch)
+        .flatten()
+        .or_else(|| healthy(&situation, unanswered))
         .or_else(|| deadlock::judge(&situation))
         .or_else(|| stopped(&situation))
         .or_else(|| groups::dead(&situation))
-        .or_else(|| groups::mismatch(&situation, unanswered))
+        .or_else(mismatch)
         .or_else(|| groups::late(&situation))
+        .or_else(|| groups::queued(&situation))
         .or_else(|| groups::network(&situation, unanswered))
+        .or_else(|| groups::without_dump(&situation))
         .or_else(|| kernel(&situation))
         .unwrap_or_else(|| unknown(&situation, unanswered))
 }
 
-fn healthy(situation: &Situation<'_>) -> Option<Verdict> {
+fn healthy(situation: &Situation<'_>, unanswered: usize) -> Option<Verdict> {
     if !situation.live().all(|view| view.goes_on) {
         return None;
+    }
+    if situation.live().any(|view| view.state.dump.is_some()) {
+        let text = groups::nobody_waits(situation);
+        return Some(match unanswered {
+            0 => Verdict::new(Kind::Healthy, text),
+            _ => Verdict::new(Kind::Unknown, format!("{text}. Ranks without a dump may tell more")),
+        });
     }
     let usual = situation.live().filter_map(|view| view.state.step.as_ref()?.usual_ns).max();
     let text = match usual {

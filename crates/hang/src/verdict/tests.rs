@@ -33,7 +33,7 @@ fn in_nccl(rank: u32, entered: u64) -> RankState {
         name: "all_reduce".into(),
         bytes: Some(64),
         age_ns: 9 * SECOND,
-        is_over: false,
+        ..Operation::default()
     };
     let group = GroupState {
         id: Some("7f".into()),
@@ -125,6 +125,18 @@ fn different_operations_at_one_place_of_a_group_are_a_mismatch() {
     let mut other = in_nccl(1, 8);
     other.groups[0].recent[1].bytes = Some(128);
     assert_eq!(of(vec![in_nccl(0, 8), other]).kind, Kind::Mismatch);
+}
+
+#[test]
+fn the_minority_differs_and_late_ranks_are_listed() {
+    let mut other = in_nccl(0, 8);
+    other.groups[0].recent[1].name = "broadcast".into();
+    let verdict = of(vec![other, in_nccl(1, 8), in_nccl(2, 8), in_nccl(3, 8)]);
+    assert_eq!((verdict.kind, verdict.rank), (Kind::Mismatch, Some(0)));
+    let right = "operation 7 of group 7f: rank 1 (host c1) (and 2 more: 2-3) is in all_reduce";
+    assert!(verdict.text.contains(right), "{}", verdict.text);
+    let verdict = of(vec![in_nccl(0, 8), reads(1, 7), reads(2, 7), reads(3, 7)]);
+    assert!(verdict.text.starts_with("rank 1 (host c1) (and 2 more: 2-3) has not entered"));
 }
 
 #[test]
@@ -227,9 +239,9 @@ fn in_gloo(rank: u32, over: &[&str], open: Option<&str>) -> RankState {
     let operation = |(number, name): (usize, &&str)| Operation {
         number: number as u64,
         name: (*name).to_owned(),
-        bytes: None,
         age_ns: 9 * SECOND,
         is_over: number < over.len(),
+        ..Operation::default()
     };
     let recent: Vec<_> = over.iter().chain(open.as_ref()).enumerate().map(operation).collect();
     let (entered, finished) = (recent.len() as u64, Some(over.len() as u64));
@@ -270,7 +282,7 @@ fn a_rank_that_runs_is_not_certainly_in_its_last_operation() {
     let ended = RankState { end: Some(RankEnd::default()), rank: 1, ..RankState::default() };
     let verdict = of(vec![runs(0, 8), ended]);
     assert_eq!(verdict.kind, Kind::Unknown);
-    assert!(verdict.text.contains("Rank 1 (host ) has ended"), "{}", verdict.text);
+    assert!(verdict.text.contains("Rank 1 has ended"), "{}", verdict.text);
     // What the others have entered and one has not is certain all the same.
     let verdict = of(vec![runs(0, 8), runs(1, 8), runs(2, 7), runs(3, 8)]);
     assert_eq!((verdict.kind, verdict.rank), (Kind::LateRank, Some(2)));
