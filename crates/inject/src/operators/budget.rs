@@ -38,13 +38,18 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
         return 0;
     }
     let clock = thread.clock();
+    notice_turn(open, clock);
+    clock
+}
+
+/// Begins the time of a recorded step in a window, if this measured operator is the first of it.
+fn notice_turn(open: &OpenOperators, clock: u64) {
     if open.turn.get() != step_sampling::recorded_step() {
         next_turn(open);
     }
     if open.since.get() == 0 {
         open.since.set(clock);
     }
-    clock
 }
 
 /// Called at the first measured operator of another recorded step. The time between two recorded
@@ -86,10 +91,14 @@ fn took(thread: &Thread, open: &OpenOperators, since: u64) {
 pub fn ends(thread: &Thread, open: &OpenOperators, clock: u64) {
     let count = open.count.get();
     if count.is_multiple_of(EACH) {
+        // An operator in which others were called may be measured at its end, but not at its
+        // beginning, so a recorded step may begin with an end.
+        notice_turn(open, clock);
         took(thread, open, clock);
     }
     open.count.set(count + 1);
     if count + 1 >= WINDOW {
+        notice_turn(open, clock);
         judge(thread, open, clock);
     }
 }
@@ -113,5 +122,32 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     if step_sampling::set_every(every as u32) {
         let millionths = taken.saturating_mul(1_000_000) / elapsed;
         ring::ext(thread, ExtKind::OperatorNote, note::TURNS, now, &[every, millionths]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operators::open;
+    use crate::testing::Attached;
+
+    #[test]
+    fn time_between_recorded_steps_does_not_count() {
+        let attached = Attached::new();
+        let thread = attached.thread();
+        let open = open::of(thread).unwrap();
+        let elapsed = |now: u64| open.before.get() + now - open.since.get();
+        // The first step ends between two measured operators.
+        for clock in 1_000..1_000 + EACH {
+            begins(thread, open);
+            ends(thread, open, clock);
+        }
+        open.since.set(1_000);
+        open.last.set(1_500);
+        open.turn.set(step_sampling::recorded_step().wrapping_sub(1));
+        // The next one begins with operators around others: only an end is measured.
+        ends(thread, open, 1_000_000);
+        assert_eq!(open.turn.get(), step_sampling::recorded_step());
+        assert_eq!(elapsed(1_000_100), 500 + 100);
     }
 }
