@@ -4,7 +4,7 @@
 //! Under [`mode::AUTO`], recording operators may cost at most a 200th of a thread's time. If
 //! recording all steps costs more, only [some steps](super::step_sampling) are recorded. The ticks
 //! of tprof's callbacks are measured for each 32nd operator. PyTorch's own part, which exists only
-//! while a callback is enabled, costs three times as much (docs/operators.md). If a schedule
+//! while a callback is enabled, costs five times as much (docs/operators.md). If a schedule
 //! chooses the steps, they are few, and are all recorded at any cost.
 
 use super::open::OpenOperators;
@@ -23,7 +23,7 @@ const WINDOW: u64 = 1 << 13;
 /// The share of a thread's time that operators may cost: one part in this many.
 const SHARE: u64 = 200;
 /// The cost of PyTorch's and tprof's parts together, as a multiple of tprof's part.
-const PARTS: u64 = 4;
+const PARTS: u64 = 6;
 /// A callback that takes longer, about 10 us, was interrupted or waited for the collector. Waits
 /// are counted separately.
 const LONGEST: u64 = 1 << 15;
