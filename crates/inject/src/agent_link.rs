@@ -108,6 +108,12 @@ pub fn before_work() {
     }
 }
 
+/// Whether [`before_work`] has something to do.
+#[inline(always)]
+pub fn is_due_before_work() -> bool {
+    BEFORE_WORK.load(Relaxed) != 0
+}
+
 /// Makes hooks call this function before work that must be recorded; `None` makes them call
 /// nothing. The agent calls this. Without the preloaded library it has no effect.
 pub fn call_before_work(call: Option<extern "C" fn()>) {

@@ -52,11 +52,17 @@ static NEEDS: [u8; FUNCTIONS.len()] = {
     let mut number = 0;
     while number < needs.len() {
         let does = FUNCTIONS[number].does;
-        if matches!(does, Effect::Profiles { .. } | Effect::Finds) {
-            needs[number] = need::ALWAYS;
-        } else if matters(does) || matches!(does, Effect::Registers | Effect::Reports(_)) {
-            needs[number] = need::CALLS;
-        }
+        needs[number] = match does {
+            // Before the end of a context the agent flushes CUPTI.
+            Effect::Profiles { .. } | Effect::Finds | Effect::Resets { .. } | Effect::Ends => {
+                need::ALWAYS
+            }
+            Effect::Registers | Effect::Reports(_) => need::CALLS,
+            Effect::Launches { .. } => need::ON_STARTS,
+            Effect::Plain { .. } | Effect::Copies { .. } => need::ON_MAY_WAIT,
+            does if matters(does) => need::CALLS,
+            _ => need::ON,
+        };
         number += 1;
     }
     needs
@@ -65,25 +71,50 @@ static NEEDS: [u8; FUNCTIONS.len()] = {
 mod need {
     /// While recording is on.
     pub const ON: u8 = 0;
+    /// While recording is on; nothing is done before such a call, which only starts work.
+    pub const ON_STARTS: u8 = 1;
+    /// The same for a call that may wait for a device.
+    pub const ON_MAY_WAIT: u8 = 2;
     /// While the run records calls, also when recording is off.
-    pub const CALLS: u8 = 1;
+    pub const CALLS: u8 = 3;
     /// In any run.
-    pub const ALWAYS: u8 = 2;
+    pub const ALWAYS: u8 = 4;
 }
 
-/// Whether this call of a function is known to need nothing from the hook, which may then jump to the
-/// real function. It takes a few instructions, because a job that is paused makes as many calls as
-/// any other.
+/// What a hook does before it calls the real function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing of this call is recorded, so the hook may jump to the real function.
+    Nothing,
+    /// The beginning was noted in the frame, and [`leave`] must be called.
+    Noted,
+    /// [`enter`] must be called, which takes longer.
+    Enter,
+}
+
+/// Handles most calls in a few instructions: those of which nothing is recorded, and those that only
+/// start work or wait for it.
 #[inline(always)]
-pub fn is_idle(number: u32) -> bool {
+pub fn enter_quickly(number: u32, frame: &mut Frame) -> Before {
     let (Some(need), Some(thread)) = (NEEDS.get(number as usize), gate::admitted()) else {
-        return false;
+        return Before::Enter;
     };
-    match *need {
-        need::ALWAYS => false,
-        need::CALLS => !thread.calls.get(),
-        _ => !thread.is_on() || !thread.calls.get(),
+    if *need == need::ALWAYS {
+        return Before::Enter;
     }
+    if !thread.calls.get() || *need != need::CALLS && !thread.is_on() {
+        return Before::Nothing;
+    }
+    let is_quick = matches!(*need, need::ON_STARTS | need::ON_MAY_WAIT);
+    let is_due = agent_link::is_due_before_work() || pytorch_registration::must_restore();
+    let Some(clock) = thread.quick_clock().filter(|_| is_quick && !is_due) else {
+        return Before::Enter;
+    };
+    frame.start = clock;
+    if *need == need::ON_MAY_WAIT {
+        opens_outer(thread, number, clock);
+    }
+    Before::Noted
 }
 
 /// Called just before the real function is called. Returns whether [`leave`] must be called when it
@@ -151,16 +182,22 @@ fn begin(number: u32, frame: &mut Frame) {
 /// call of MPI counts rather than the calls that it makes; other than those, the outer call counts.
 #[inline(always)]
 fn opens(thread: &Thread, number: u32, function: &Function, frame: &Frame) {
-    let open = &thread.slot().open_call;
-    let is_outer = match function.does {
-        Effect::Meets { .. } => true,
-        Effect::Plain { .. } | Effect::Copies { .. } | Effect::Communicates { .. } => {
-            open.load(Relaxed) == 0
+    match function.does {
+        Effect::Meets { .. } => {
+            thread.slot().open_call.store(OpenCall::word(number, frame.start), Relaxed);
         }
-        _ => false,
-    };
-    if is_outer {
-        open.store(OpenCall::word(number, frame.start), Relaxed);
+        Effect::Plain { .. } | Effect::Copies { .. } | Effect::Communicates { .. } => {
+            opens_outer(thread, number, frame.start);
+        }
+        _ => {}
+    }
+}
+
+#[inline(always)]
+fn opens_outer(thread: &Thread, number: u32, start: u64) {
+    let open = &thread.slot().open_call;
+    if open.load(Relaxed) == 0 {
+        open.store(OpenCall::word(number, start), Relaxed);
     }
 }
 

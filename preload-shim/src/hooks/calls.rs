@@ -8,7 +8,8 @@
 use super::cupti;
 use core::arch::naked_asm;
 use tprof_inject::call_args::Frame;
-use tprof_inject::{callee, calls, entry_points, mpi};
+use tprof_inject::calls::{self, Before};
+use tprof_inject::{callee, entry_points, mpi};
 use tprof_wire::calls::{Effect, FUNCTIONS, Function, Library, Number};
 
 /// What a runtime or driver call returns if no library has the function:
@@ -118,17 +119,18 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     if real == 0 {
         real = callee::known(frame.caller(), number);
     }
-    if real != 0 && calls::is_idle(number) {
-        frame.set_result(0);
-        return real;
+    let before = if real == 0 { Before::Enter } else { calls::enter_quickly(number, frame) };
+    if before == Before::Enter {
+        return enter_slowly(number, frame, real);
     }
-    enter_recorded(number, frame, real)
+    frame.set_result((before == Before::Noted).into());
+    real
 }
 
-/// Does what [`enter`] does for a call whose function is not known yet (`real` is 0), or that may
-/// have to be recorded.
+/// Does what [`enter`] does for a call whose function is not known yet (`real` is 0), or that needs
+/// more than most.
 #[inline(never)]
-fn enter_recorded(number: u32, frame: &mut Frame, real: usize) -> usize {
+fn enter_slowly(number: u32, frame: &mut Frame, real: usize) -> usize {
     let Some(function) = FUNCTIONS.get(number as usize) else { return 0 };
     let real = if real == 0 { find(number, function, frame) } else { real };
     if real == 0 {
