@@ -587,3 +587,22 @@ unsafe fn words(address: u64, count: u64) -> u64 {
         fnv1a_on(hash, &unsafe { word(address, at as usize * 8) }.to_le_bytes())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_later_records_refer_to_need_their_hook_while_recording_is_off() {
+        let need_of = |number: Number| NEEDS[number as usize];
+        for number in [Number::cudaMalloc, Number::cudaFree, Number::ncclCommInitRank] {
+            assert_eq!(need_of(number), need::CALLS);
+        }
+        for number in [Number::cudaDeviceReset, Number::cudaProfilerStart] {
+            assert_eq!(need_of(number), need::ALWAYS);
+        }
+        assert_eq!(need_of(Number::cudaLaunchKernel), need::ON_STARTS);
+        assert_eq!(need_of(Number::cudaStreamSynchronize), need::ON_MAY_WAIT);
+        assert_eq!(need_of(Number::ncclAllReduce), need::ON);
+    }
+}

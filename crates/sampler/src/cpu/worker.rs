@@ -421,7 +421,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::options::StackMode;
+    use crate::config::StackMode;
 
     #[test]
     fn nothing_that_is_still_to_come_counts_as_delivered() {
