@@ -227,7 +227,8 @@ fn of_rank(ranks: &[u32], view: &RankView<'_>) -> String {
     text
 }
 
-/// What a dump has of a rank: its open or its last operation, and where that was called.
+/// Returns the lines about a rank whose state comes from a dump: the operation that it is in, or its
+/// last one, and the stack that called it.
 fn of_dump(view: &RankView<'_>) -> String {
     let operation = match (&view.open, Open::last(view.state)) {
         (Some(open), _) => format!("  in: {}\n", in_operation(open)),

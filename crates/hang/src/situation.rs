@@ -116,13 +116,12 @@ impl Open {
 }
 
 fn open_of(state: &RankState) -> Option<Open> {
-    let opened = Open::of;
     let of = |backend: Backend| state.groups.iter().filter(move |group| group.backend == backend);
     // PyTorch's ranges tell when an operation begins and ends.
     let ranges = of(Backend::Torch).flat_map(|group| group.recent.iter().map(move |o| (group, o)));
     let oldest = ranges.filter(|(_, operation)| !operation.is_over).max_by_key(|(_, o)| o.age_ns);
     if let Some((group, operation)) = oldest {
-        return Some(opened(group, operation.clone()));
+        return Some(Open::of(group, operation.clone()));
     }
     // A call of MPI is recorded when it returns.
     if let Some((call, age_ns)) = state.mpi_call() {
@@ -131,7 +130,7 @@ fn open_of(state: &RankState) -> Option<Open> {
         let age_ns = age_ns.or_else(|| Some(group.recent.last()?.age_ns)).unwrap_or(0);
         let (number, name) = (group.entered, call.to_owned());
         let operation = Operation { number, name, age_ns, ..Operation::default() };
-        return Some(opened(&group, operation));
+        return Some(Open::of(&group, operation));
     }
     // NCCL's calls return early: the thread then waits for the device. If the rank does something
     // else, the device may still work on the operation, but nothing waits for that.
@@ -141,7 +140,7 @@ fn open_of(state: &RankState) -> Option<Open> {
     }
     let last = of(Backend::Nccl).filter_map(|group| Some((group, group.recent.last()?)));
     let (group, operation) = last.min_by_key(|(_, operation)| operation.age_ns)?;
-    Some(Open { is_certain: awaits.is_some(), ..opened(group, operation.clone()) })
+    Some(Open { is_certain: awaits.is_some(), ..Open::of(group, operation.clone()) })
 }
 
 fn goes_on(state: &RankState, is_in_operation: bool, limit_ns: u64) -> bool {

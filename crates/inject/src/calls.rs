@@ -10,6 +10,10 @@
 //! knows: `cudaErrorSharedObjectInitFailed` (303), `ncclSystemError`,
 //! `CUBLAS_STATUS_NOT_INITIALIZED`, or MPI's error 16.
 
+mod quick;
+
+pub use quick::{Before, enter_quickly};
+
 use crate::block::{OuterCall, Thread};
 use crate::call_args::{Frame, half, word};
 use crate::{
@@ -44,77 +48,6 @@ const fn matters(does: Effect) -> bool {
             | Effect::MeasuresFree
             | Effect::Ends
     )
-}
-
-/// When calls of a function need the hook, by its number: the values of `need`.
-static NEEDS: [u8; FUNCTIONS.len()] = {
-    let mut needs = [need::ON; FUNCTIONS.len()];
-    let mut number = 0;
-    while number < needs.len() {
-        let does = FUNCTIONS[number].does;
-        needs[number] = match does {
-            // Before the end of a context the agent flushes CUPTI.
-            Effect::Profiles { .. } | Effect::Finds | Effect::Resets { .. } | Effect::Ends => {
-                need::ALWAYS
-            }
-            Effect::Registers | Effect::Reports(_) => need::CALLS,
-            Effect::Launches { .. } => need::ON_STARTS,
-            Effect::Plain { .. } | Effect::Copies { .. } => need::ON_MAY_WAIT,
-            does if matters(does) => need::CALLS,
-            _ => need::ON,
-        };
-        number += 1;
-    }
-    needs
-};
-
-mod need {
-    /// While recording is on.
-    pub const ON: u8 = 0;
-    /// While recording is on; nothing is done before such a call, which only starts work.
-    pub const ON_STARTS: u8 = 1;
-    /// The same for a call that may wait for a device.
-    pub const ON_MAY_WAIT: u8 = 2;
-    /// While the run records calls, also when recording is off.
-    pub const CALLS: u8 = 3;
-    /// In any run.
-    pub const ALWAYS: u8 = 4;
-}
-
-/// What a hook does before it calls the real function.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Before {
-    /// Nothing of this call is recorded, so the hook may jump to the real function.
-    Nothing,
-    /// The beginning was noted in the frame, and [`leave`] must be called.
-    Noted,
-    /// [`enter`] must be called, which takes longer.
-    Enter,
-}
-
-/// Handles most calls in a few instructions: those of which nothing is recorded, and those that only
-/// start work or wait for it.
-#[inline(always)]
-pub fn enter_quickly(number: u32, frame: &mut Frame) -> Before {
-    let (Some(need), Some(thread)) = (NEEDS.get(number as usize), gate::admitted()) else {
-        return Before::Enter;
-    };
-    if *need == need::ALWAYS {
-        return Before::Enter;
-    }
-    if !thread.calls.get() || *need != need::CALLS && !thread.is_on() {
-        return Before::Nothing;
-    }
-    let is_quick = matches!(*need, need::ON_STARTS | need::ON_MAY_WAIT);
-    let is_due = agent_link::is_due_before_work() || pytorch_registration::must_restore();
-    let Some(clock) = thread.quick_clock().filter(|_| is_quick && !is_due) else {
-        return Before::Enter;
-    };
-    frame.start = clock;
-    if *need == need::ON_MAY_WAIT {
-        opens_outer(thread, number, clock);
-    }
-    Before::Noted
 }
 
 /// Called just before the real function is called. Returns whether [`leave`] must be called when it
@@ -586,23 +519,4 @@ unsafe fn words(address: u64, count: u64) -> u64 {
         // SAFETY: the caller guarantees that `count` words can be read at `address`.
         fnv1a_on(hash, &unsafe { word(address, at as usize * 8) }.to_le_bytes())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_that_later_records_refer_to_need_their_hook_while_recording_is_off() {
-        let need_of = |number: Number| NEEDS[number as usize];
-        for number in [Number::cudaMalloc, Number::cudaFree, Number::ncclCommInitRank] {
-            assert_eq!(need_of(number), need::CALLS);
-        }
-        for number in [Number::cudaDeviceReset, Number::cudaProfilerStart] {
-            assert_eq!(need_of(number), need::ALWAYS);
-        }
-        assert_eq!(need_of(Number::cudaLaunchKernel), need::ON_STARTS);
-        assert_eq!(need_of(Number::cudaStreamSynchronize), need::ON_MAY_WAIT);
-        assert_eq!(need_of(Number::ncclAllReduce), need::ON);
-    }
 }

@@ -76,7 +76,7 @@ fn of_run(path: &Path) -> Result<Answer, Failure> {
     control::standstill(path).map_err(|error| not_reached(path, &error))
 }
 
-/// Judges dumps.
+/// Reads the dumps of a job that has ended, and judges them.
 fn of_dumps(path: &Path) -> Result<Answer, Failure> {
     flight_recorder::standstill(path).map_err(|error| {
         let hint = match &error {

@@ -93,7 +93,8 @@ fn mismatch_in_group(situation: &Situation<'_>) -> Option<Verdict> {
     let mut groups: Vec<(Backend, &str)> = Vec::new();
     let waiting = situation.waiting();
     let waited = waiting.iter().filter_map(|(_, o)| Some((o.backend, o.group.as_deref()?)));
-    // What a dump has is over for good: nobody has to wait for a difference to be the cause.
+    // The job of a dump has ended. A difference in it is the cause even if no rank waits in that group
+    // any more.
     let dumped = situation.live().filter(|view| view.state.dump.is_some());
     let dumped = dumped.flat_map(|view| &view.state.groups);
     let dumped = dumped.filter_map(|group| Some((group.backend, group.id.as_deref()?)));

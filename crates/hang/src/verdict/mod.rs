@@ -85,7 +85,8 @@ pub fn judge(hosts: &[HostState], unanswered: usize) -> Verdict {
     if situation.live().next().is_none() {
         return Verdict::new(Kind::Unknown, "no rank that runs has answered".to_owned());
     }
-    // What dumps have is over for good, so a difference stays one when nobody waits.
+    // The job of a dump has ended, so a mismatch is reported even if no rank waits: it may have made
+    // the job fail instead of hang.
     let is_dump = situation.live().any(|view| view.state.dump.is_some());
     let mismatch = || groups::mismatch(&situation, unanswered);
     is_dump

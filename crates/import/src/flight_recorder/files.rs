@@ -39,13 +39,13 @@ pub enum DumpsError {
     /// The name of a file doesn't end with a rank.
     #[error("the name of `{}` does not end with a rank", path.display())]
     NoRank {
-        /// The file.
+        /// The file whose name has no rank.
         path: PathBuf,
     },
     /// Files in a directory have different names before the rank.
     #[error("`{}` has dumps with several names: {}", path.display(), prefixes.join(", "))]
     SeveralNames {
-        /// The directory.
+        /// The directory that holds the dumps.
         path: PathBuf,
         /// The names without ranks.
         prefixes: Vec<String>,

@@ -16,7 +16,7 @@ const DEFAULT: &str = "default_pg";
 /// An operation that is open for less is no reason to call a rank stuck, ns.
 const SHORT_NS: u64 = 1_000_000_000;
 
-/// Judges dumps.
+/// Makes the states of all ranks whose dumps could be read, and judges them.
 pub(super) fn answer(dumps: Vec<RankDump>) -> Answer {
     let mut read: BTreeMap<u32, (&RankDump, &Dump)> = BTreeMap::new();
     let mut not_answered = Vec::new();
