@@ -9,6 +9,7 @@
 # - tprof-inject: tests that run code in assembly (threads' blocks, counters, CRC instructions of
 #   `python`) or make raw system calls (everything that maps memory, `filter`, `testing::Attached`),
 #   or that ask the loader (`loaded`, `callee`, `real`).
+# - tprof-ring: the one that reads 2,000 made-up regions.
 # - tprof-trace: tests that write files with zstd, which is C, that make calls that Miri lacks, or
 #   that take more than a minute each (`long…` and `each_flipped_bit…`).
 set -eu
@@ -29,6 +30,7 @@ run() {
 only=${1:-}
 run cfi
 run wire
+run ring --skip whatever_the_chunks_contain
 run inject array_bytes:: call_args:: gemm:: path:: interned::tests::texts sampling::tests::logarithm \
     unloading:: unwind::frames:: unwind::rows::tests::a_generation unwind::shape:: \
     unwind::short_row:: environment:: sampled_blocks::tests::the_two_filter

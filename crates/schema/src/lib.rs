@@ -11,7 +11,7 @@
 
 mod meanings;
 #[cfg(test)]
-mod objects;
+mod object_list;
 mod table_list;
 
 use serde_json::{Map, Value, json};

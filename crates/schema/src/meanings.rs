@@ -101,7 +101,7 @@ fn innermost(schema: &mut Value) -> &mut Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TableList, merged, objects};
+    use super::super::{TableList, merged, object_list};
     use super::*;
     use std::collections::BTreeSet;
     use std::fs;
@@ -120,7 +120,7 @@ mod tests {
             key: key.to_owned(),
             holds: holds.to_owned(),
         });
-        let members = objects::members(&merged(Vec::new()));
+        let members = object_list::members(&merged(Vec::new()));
         let members = members.into_iter().map(|(place, key, holds)| Printed { place, key, holds });
         columns.chain(members).collect()
     }

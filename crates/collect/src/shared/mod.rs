@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use tprof_os::{proc, sys};
+use tprof_ring::{ExtRecord, Words};
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
 
@@ -126,14 +127,6 @@ pub struct Region {
     map: SharedMemory,
 }
 
-/// What a slot of a chunk contains.
-pub enum SlotRead {
-    /// A record's two words.
-    Record(u64, u64),
-    /// Nothing: the slot isn't written yet.
-    Empty,
-}
-
 /// Address space that no region may take from a collector whose address space is limited. It is for
 /// the stacks of the collector's threads, the sampler's rings and the collector's data. A thread
 /// that starts without any space left would end the whole program.
@@ -220,12 +213,6 @@ impl Region {
         self.map.word(bitmap + index / 64 * 8).fetch_or(1 << (index % 64), Release);
     }
 
-    /// Returns the first word of the chunk at `base`: the next chunk, and where the records end.
-    #[inline(always)]
-    pub fn chunk_next(&self, base: usize) -> u64 {
-        self.map.word(base).load(Acquire)
-    }
-
     /// Returns the slots between two byte offsets of the region. Each slot has two words.
     #[inline(always)]
     pub fn slots(&self, from: usize, to: usize) -> &[[AtomicU64; 2]] {
@@ -240,23 +227,18 @@ impl Region {
         }
     }
 
-    /// Reads the slot at this byte offset of the region.
-    #[inline(always)]
-    pub fn read(&self, at: usize) -> SlotRead {
-        let word0 = self.map.word(at).load(Acquire);
-        if word0 == 0 {
-            SlotRead::Empty
-        } else {
-            SlotRead::Record(word0, self.map.word(at + 8).load(Relaxed))
-        }
-    }
-
-    /// Copies the payload of an extended record into `out`. The record begins at `at`.
-    pub fn payload(&self, at: usize, slots: usize, out: &mut Vec<u64>) {
+    /// Copies the payload of an extended record into `out`.
+    pub fn payload(&self, record: &ExtRecord, out: &mut Vec<u64>) {
+        let words = (0..record.words).map(|n| self.map.word(record.payload + n * 8).load(Relaxed));
         out.clear();
-        for word in 0..(slots - 1) * SLOT_BYTES / 8 {
-            out.push(self.map.word(at + SLOT_BYTES + word * 8).load(Relaxed));
-        }
+        out.extend(words);
+    }
+}
+
+impl Words for Region {
+    #[inline(always)]
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        self.map.word(offset)
     }
 }
 

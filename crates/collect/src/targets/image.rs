@@ -3,21 +3,24 @@
 //! A program may have written anything into its region. Unknown kinds, wrong lengths and invalid
 //! references to chunks are therefore counted as refused and skipped.
 
+mod drain;
 mod followed_thread;
 mod note;
 mod records;
-mod ring;
+
 mod totals;
 
 pub use followed_thread::FollowedThread;
 pub use note::{Note, PythonKeys};
 pub use totals::SlotTotals;
+pub use tprof_ring::Pass;
 
 use crate::shared::Region;
 use crate::shared::clock::Clock;
 use crate::targets::heap::{Heap, HeapOp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+use tprof_ring::{ReadLimits, RingReader};
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{ProcessIndex, ThreadIndex};
 use tprof_wire::record::{ExtKind, SLOT_BYTES};
@@ -38,26 +41,12 @@ const STUCK_NS: u64 = 1_000_000_000;
 /// Bytes that are read from one ring before the next ring is read: two large chunks.
 const MAX_TAKEN_BYTES: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
 
-/// How far a ring is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
-    /// Up to the chunk that its thread is still filling.
-    Live,
-    /// Up to the last record that its thread has finished.
-    Partial,
-    /// Everything. The process or thread has ended, so unfinished records are skipped.
-    Last,
-}
-
 /// One pass over a ring: how far the ring is read, and what receives the records.
 struct RingRead<'a> {
     clock: &'a Clock,
-    now_ns: u64,
-    pass: Pass,
+    limits: ReadLimits,
     /// Whether only this thread has records, so that they are in order of time already.
     alone: bool,
-    /// The agent's records from after this reading of the clock are left in the ring.
-    until: u64,
     notes: &'a mut dyn Notes,
 }
 
@@ -178,26 +167,18 @@ impl Image {
     /// Begins to read the ring of a thread, whose row in the trace has this index.
     pub fn follow(&mut self, new: &NewThread, index: ThreadIndex) {
         let chunk = ChunkRef(self.region.slot(new.slot).first_chunk.load(Relaxed));
-        let mut thread = FollowedThread {
+        self.threads.push(FollowedThread {
             slot: new.slot,
             index,
             tid: new.tid,
-            chunk,
-            base: 0,
-            bytes: 0,
-            at: 0,
-            clock: new.clock,
-            hole_since: 0,
-            partial_at: 0,
+            ring: RingReader::new(chunk, new.clock),
             ended: None,
             spawning: None,
             taken: 0,
             whole: true,
             allocated: (0, 0),
             counts: false,
-        };
-        thread.enter(chunk);
-        self.threads.push(thread);
+        });
     }
 
     /// Stops reading the ring of the thread at index `at` of [`Image::threads`], which has ended.
@@ -212,7 +193,8 @@ impl Image {
         slot.room_to_free.store(0, Relaxed);
         self.region.header().live_bytes.fetch_add(left, AcqRel);
         self.past.add(slot);
-        self.region.free_chunk(thread.chunk, thread.bytes);
+        let (chunk, bytes) = thread.ring.chunk();
+        self.region.free_chunk(chunk, bytes);
         for counter in [
             &slot.allocations,
             &slot.frees,
@@ -261,25 +243,26 @@ impl Image {
         // If many events wait for one slow ring, rings that are ahead of it are not read. Their
         // records stay in them, so the order of all events is kept.
         let crowded = self.pending.len() > MAX_PENDING / 2;
-        let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
+        let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.ring.clock()).min();
         for thread in &mut threads {
-            if crowded && !last && slowest.is_some_and(|slowest| thread.clock > slowest) {
-                horizon = horizon.min(thread.clock);
+            if crowded && !last && slowest.is_some_and(|slowest| thread.ring.clock() > slowest) {
+                horizon = horizon.min(thread.ring.clock());
                 continue;
             }
-            let partial = !alone || now_ns.wrapping_sub(thread.partial_at) >= PARTIAL_NS;
+            let partial = !alone || now_ns.wrapping_sub(thread.ring.partial_at()) >= PARTIAL_NS;
             let pass = if pass == Pass::Live && partial { Pass::Partial } else { pass };
-            thread.whole = self
-                .drain_thread(thread, &mut RingRead { clock, now_ns, pass, alone, until, notes });
+            let limits = ReadLimits { pass, now_ns, agent_until: until };
+            thread.whole = self.drain_thread(thread, &mut RingRead { clock, limits, alone, notes });
             if !thread.whole {
-                horizon = horizon.min(thread.clock);
+                horizon = horizon.min(thread.ring.clock());
             } else if pass == Pass::Live {
                 horizon = horizon.min(self.read_until);
             }
         }
         let ended = last && threads.iter().all(|thread| thread.whole);
         self.read_until = if ended { u64::MAX } else { horizon };
-        let whole = last && threads.iter().all(|t| t.bytes == 0 || t.taken < MAX_TAKEN_BYTES);
+        let whole =
+            last && threads.iter().all(|t| t.ring.chunk().1 == 0 || t.taken < MAX_TAKEN_BYTES);
         self.threads = threads;
         if !self.pending.is_empty() {
             let stuck = self.pending.len() > MAX_PENDING && now_ns - self.settled_at > STUCK_NS;
@@ -304,11 +287,10 @@ impl Image {
     ) {
         let mut thread = self.threads.swap_remove(at);
         for _ in 0..100_000 {
-            let before = (thread.chunk, thread.at);
-            let (pass, alone, until) = (Pass::Last, false, u64::MAX);
-            let mut reading = RingRead { clock, now_ns, pass, alone, until, notes };
-            self.drain_thread(&mut thread, &mut reading);
-            if (thread.chunk, thread.at) == before {
+            let before = thread.ring.position();
+            let limits = ReadLimits { pass: Pass::Last, now_ns, agent_until: u64::MAX };
+            self.drain_thread(&mut thread, &mut RingRead { clock, limits, alone: false, notes });
+            if thread.ring.position() == before {
                 break;
             }
         }

@@ -1,9 +1,5 @@
-//! The ring: a thread writes records, and a reader finds each whole or not at all; chunks pass from
-//! thread to reader and back.
-//!
-//! The reader here does only what the layout of records and chunks ([`tprof_wire::record`],
-//! [`tprof_wire::region`]) lets every reader do. The collector's reader maps its memory itself, and
-//! isn't part of the model.
+//! The ring: a thread writes records, and the collector's reader ([`RingReader`]) finds each whole
+//! or not at all; chunks pass from thread to reader and back.
 
 use super::{explore, own, spawn};
 use crate::block::Thread;
@@ -11,6 +7,7 @@ use crate::ring::{ext, give_back, heap, quick, take};
 use crate::testing::Attached;
 use crate::{gate, state};
 use std::collections::HashSet;
+use tprof_ring::{Found, Pass, ReadLimits, RingReader, Words};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
 use tprof_wire::sync::{AtomicU64, Ordering::*};
@@ -34,122 +31,156 @@ fn leave(thread: &Thread, slots: usize) {
     thread.limit.set(thread.cursor.get() + slots * SLOT_BYTES);
 }
 
-/// The words of a written slot; `None` if it isn't written yet.
-fn slot(at: usize) -> Option<(u64, u64)> {
-    let word0 = word(at).load(Acquire);
-    (word0 != 0).then(|| (word0, word(at + 8).load(Relaxed)))
-}
+/// The region, as the collector reads it.
+struct SharedRegion;
 
-/// The address of a block that a slot says was freed.
-fn freed((word0, word1): (u64, u64)) -> u64 {
-    assert_eq!(Kind::of(word0), Some(Kind::Free));
-    assert_eq!((record::stack(word1), record::clock(word1, CLOCK)), (7, CLOCK));
-    record::address(word0)
-}
-
-#[test]
-fn a_heap_record_is_read_whole_or_not_at_all() {
-    let _process = Attached::new();
-    explore(|| {
-        let thread = writer(8);
-        let first = thread.cursor.get();
-        let reader = spawn(move || {
-            if let Some((word0, word1)) = slot(first) {
-                assert_eq!((Kind::of(word0), word1), (Some(Kind::Time), CLOCK));
-            }
-            if let Some(words) = slot(first + SLOT_BYTES) {
-                assert_eq!(freed(words), 0x5550);
-                assert!(slot(first).is_some(), "the time record was written first");
-            }
-        });
-        heap(thread, Kind::Free, 0x5550, 0, 7, CLOCK);
-        reader.join().unwrap();
-        assert_eq!(slot(first + SLOT_BYTES).map(freed), Some(0x5550));
-    });
-}
-
-/// Reads an extended record with one argument, one time and three words.
-fn read_ext(at: usize) {
-    let Some((word0, word1)) = slot(at) else { return };
-    assert_eq!(word0 >> 16 & 0xffff, 3);
-    match Kind::of(word0) {
-        Some(Kind::Pending) => {}
-        Some(Kind::Ext) => {
-            assert_eq!((ExtKind::of(word0), word0 >> 32, word1), (Some(ExtKind::Map), 9, 1234));
-            let payload = [0, 1, 2].map(|n| word(at + SLOT_BYTES + n * 8).load(Relaxed));
-            assert_eq!(payload, [10, 20, 30]);
-        }
-        other => panic!("{other:?}"),
+impl Words for SharedRegion {
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset < REGION_BYTES);
+        word(state::REGION.load(Relaxed) as usize + offset)
     }
 }
 
+/// What the scenarios write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Written {
+    /// A block at this address was freed.
+    Freed(u64),
+    /// An extended record: its argument, its clock and its payload.
+    Ext(u32, u64, Vec<u64>),
+}
+
+fn freed(addresses: &[u64]) -> Vec<Written> {
+    addresses.iter().copied().map(Written::Freed).collect()
+}
+
+/// A reader of the running thread's ring, which has read everything written so far.
+fn reader_of(thread: &Thread) -> RingReader {
+    let mut reader = RingReader::new(ChunkRef(thread.slot().first_chunk.load(Relaxed)), CLOCK);
+    read(&mut reader, false);
+    reader
+}
+
+/// Reads as the collector does in one pass, and frees each chunk that the thread has left.
+fn read(reader: &mut RingReader, may_be_unfinished: bool) -> Vec<Written> {
+    let limits = ReadLimits { pass: Pass::Partial, now_ns: 1, agent_until: u64::MAX };
+    let mut all = Vec::new();
+    loop {
+        match reader.find(&SharedRegion, &limits) {
+            Found::Heap => {
+                let (at, _) = reader.heap_slots();
+                let [word0, word1] = [at, at + 8].map(|at| SharedRegion.word(at).load(Acquire));
+                assert_eq!(Kind::of(word0), Some(Kind::Free));
+                assert_eq!((record::stack(word1), record::clock(word1, CLOCK)), (7, CLOCK));
+                all.push(Written::Freed(record::address(word0)));
+                reader.advance(1, CLOCK);
+            }
+            // The ring begins with what a thread says of itself.
+            Found::Ext(found) if found.kind != ExtKind::Map => {}
+            Found::Ext(found) => {
+                let word = |n| SharedRegion.word(found.payload + n * 8).load(Relaxed);
+                let payload = (0..found.words).map(word).collect();
+                all.push(Written::Ext(found.argument, found.clock, payload));
+            }
+            Found::ChunkEnd { chunk, used } => free(chunk, used),
+            // Only an extended record may seem unfinished: the thread is not interrupted.
+            Found::Unfinished => {
+                assert!(may_be_unfinished);
+                break;
+            }
+            Found::End => break,
+        }
+    }
+    assert_eq!(reader.refused, 0);
+    all
+}
+
+/// Reads twice at the same time as the running thread writes, and once afterwards. Each record must
+/// be found whole, once and in order.
+fn read_meanwhile(reader: RingReader, write: impl FnOnce(), written: &[Written]) -> RingReader {
+    let has_ext = written.iter().any(|written| matches!(written, Written::Ext(..)));
+    let meanwhile = spawn(move || {
+        let mut reader = reader;
+        let found = [(); 2].map(|()| read(&mut reader, has_ext)).concat();
+        (reader, found)
+    });
+    write();
+    let (mut reader, mut found) = meanwhile.join().unwrap();
+    assert!(written.starts_with(&found), "{found:?}");
+    found.extend(read(&mut reader, false));
+    assert_eq!(found, written);
+    reader
+}
+
 #[test]
-fn an_extended_record_is_pending_until_all_of_it_is_there() {
+fn a_heap_record_is_found_whole_or_not_at_all() {
     let _process = Attached::new();
     explore(|| {
         let thread = writer(8);
-        let first = thread.cursor.get();
-        let reader = spawn(move || {
-            let is_next = slot(first + 3 * SLOT_BYTES).is_some();
-            let is_there = slot(first).is_some();
-            assert!(is_there || !is_next, "its place is marked before the next record is written");
-            read_ext(first);
-        });
-        assert!(ext(thread, ExtKind::Map, 9, 1234, &[10, 20, 30]));
-        assert!(ext(thread, ExtKind::Map, 0, 0, &[]));
-        reader.join().unwrap();
+        let write = || heap(thread, Kind::Free, 0x5550, 0, 7, CLOCK);
+        read_meanwhile(reader_of(thread), write, &freed(&[0x5550]));
     });
 }
 
 #[test]
-fn a_quick_record_is_pending_until_all_of_it_is_there() {
+fn an_extended_record_is_found_once_all_of_it_is_there() {
     let _process = Attached::new();
     explore(|| {
         let thread = writer(8);
-        let first = thread.cursor.get();
-        let reader = spawn(move || read_ext(first));
-        assert!(quick(thread, ExtKind::Map, 9, 1234, &[10, 20, 30]));
-        reader.join().unwrap();
+        let written = [Written::Ext(9, 1234, vec![10, 20, 30, 40]), Written::Ext(0, 0, vec![])];
+        let write = || {
+            assert!(ext(thread, ExtKind::Map, 9, 1234, &[10, 20, 30, 40]));
+            assert!(ext(thread, ExtKind::Map, 0, 0, &[]));
+        };
+        read_meanwhile(reader_of(thread), write, &written);
     });
 }
 
 #[test]
-fn a_reader_that_finds_the_next_chunk_finds_all_of_the_one_before() {
+fn a_quick_record_is_found_once_all_of_it_is_there() {
+    let _process = Attached::new();
+    explore(|| {
+        let thread = writer(8);
+        let written = [Written::Ext(9, 1234, vec![10, 20, 30, 40])];
+        let write = || assert!(quick(thread, ExtKind::Map, 9, 1234, &[10, 20, 30, 40]));
+        read_meanwhile(reader_of(thread), write, &written);
+    });
+}
+
+#[test]
+fn a_reader_goes_on_in_the_next_chunk_once_it_has_all_of_the_one_before() {
     let process = Attached::new();
     process.set_free(1, 1);
     explore(|| {
+        // The time record and the first event fill the chunk.
         let thread = writer(2);
         thread.slot().generation.store(77, Relaxed);
-        let (first, at) = (thread.chunk.get(), thread.cursor.get());
-        let region = state::REGION.load(Relaxed) as usize;
-        let reader = spawn(move || {
-            let next = word(first).load(Acquire);
-            let Some((offset, _)) = ChunkRef(next as u32).place() else { return };
-            let end = (next >> 32) as usize;
-            assert_eq!(first + end, at + 2 * SLOT_BYTES);
-            assert!(slot(at).is_some());
-            assert_eq!(slot(at + SLOT_BYTES).map(freed), Some(16));
-            // SAFETY: a chunk begins there.
-            let head = unsafe { &*((region + offset) as *const ChunkHeader) };
-            assert_eq!((head.generation.load(Relaxed), head.owner.load(Relaxed)), (77, 0));
-            if slot(region + offset + SLOT_BYTES).is_some() {
-                assert!(slot(region + offset + 2 * SLOT_BYTES).is_none_or(|s| freed(s) == 32));
-            }
-        });
-        heap(thread, Kind::Free, 16, 0, 7, CLOCK);
-        heap(thread, Kind::Free, 32, 0, 7, CLOCK);
-        reader.join().unwrap();
+        let first = thread.chunk.get();
+        let write = || {
+            heap(thread, Kind::Free, 16, 0, 7, CLOCK);
+            heap(thread, Kind::Free, 32, 0, 7, CLOCK);
+        };
+        let reader = read_meanwhile(reader_of(thread), write, &freed(&[16, 32]));
+        assert_ne!(thread.chunk.get(), first);
+        assert_eq!(reader.chunk().0, ChunkRef::large(0));
+        // SAFETY: a chunk begins there.
+        let head = unsafe { &*(thread.chunk.get() as *const ChunkHeader) };
+        assert_eq!((head.generation.load(Relaxed), head.owner.load(Relaxed)), (77, 0));
         assert_eq!(thread.slot().lost.load(Relaxed), 0);
     });
 }
 
 /// Clears the used slots of a chunk and frees it.
-fn free(index: usize, used: usize) {
-    let region = state::REGION.load(Relaxed);
-    let at = region as usize + LARGE_OFFSET + index * LARGE_BYTES;
-    (0..used / 8).for_each(|n| word(at + n * 8).store(0, Relaxed));
+fn free(chunk: ChunkRef, used: usize) {
+    let (offset, _) = chunk.place().unwrap();
+    (0..used / 8).for_each(|n| SharedRegion.word(offset + n * 8).store(0, Relaxed));
+    let index = chunk.0 as usize - 1;
+    let (bitmap, index) = match index < SMALL_CHUNKS {
+        true => (SMALL_BITMAP_OFFSET, index),
+        false => (LARGE_BITMAP_OFFSET, index - SMALL_CHUNKS),
+    };
     // SAFETY: the thread that used the chunk has left it.
-    unsafe { give_back(region, LARGE_BITMAP_OFFSET, index) };
+    unsafe { give_back(state::REGION.load(Relaxed), bitmap, index) };
 }
 
 #[test]
@@ -167,7 +198,7 @@ fn a_thread_that_takes_a_chunk_again_finds_it_empty_and_loses_nothing_while_it_w
         let thread = writer(1);
         let slot_of_thread = thread.slot();
         let reader = spawn(move || {
-            free(0, 6 * 8);
+            free(ChunkRef::large(0), 6 * 8);
             slot_of_thread.drained_chunks.fetch_add(0, Release);
         });
         // The time record fills the chunk.
@@ -179,7 +210,8 @@ fn a_thread_that_takes_a_chunk_again_finds_it_empty_and_loses_nothing_while_it_w
         let header = state::header().unwrap();
         assert_eq!(thread.slot().lost.load(Relaxed), 0);
         assert_eq!(header.waiting.load(Relaxed), 0);
-        assert_eq!(slot(chunk + SLOT_BYTES).map(freed), Some(16));
+        let mut reader = RingReader::new(ChunkRef::large(0), CLOCK);
+        assert_eq!(read(&mut reader, false), freed(&[16]));
     });
 }
 

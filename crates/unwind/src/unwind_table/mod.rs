@@ -8,16 +8,16 @@
 //! needs the frame pointer, so it becomes `Row::NONE` too.
 
 mod cached_rows;
-mod compile;
-mod compiler;
+mod fde_rows;
+mod from_module;
 mod parts;
 mod plain;
 mod search;
 mod table;
 
 pub use cached_rows::{CachedRows, RowSpan, SpanRows};
-pub(crate) use compile::compile_section;
-pub use compile::{compile, compile_bytes, compile_elf, compile_file, frame_bytes};
+pub(crate) use from_module::compile_section;
+pub use from_module::{compile, compile_bytes, compile_elf, compile_file, frame_bytes};
 pub use parts::{ModulePart, compile_part, parts};
 pub(crate) use search::{SearchTable, Window};
 pub use table::{UnwindError, UnwindTable, encode};

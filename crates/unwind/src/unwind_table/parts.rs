@@ -6,7 +6,7 @@
 //! descriptions are read. The rows of a part are the same as those of the whole module.
 
 use super::cached_rows::RowSpan;
-use super::compile::{compile_section, mark_entry};
+use super::from_module::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
 use super::table::{UnwindError, UnwindTable};
 use std::collections::HashMap;

@@ -1,9 +1,8 @@
 //! The state of reading one thread's ring.
 
 use crate::targets::heap::HeapOp;
+use tprof_ring::RingReader;
 use tprof_trace::model::ThreadIndex;
-use tprof_wire::record::SLOT_BYTES;
-use tprof_wire::region::ChunkRef;
 
 /// A thread of the image, as the collector follows it.
 pub struct FollowedThread {
@@ -13,20 +12,8 @@ pub struct FollowedThread {
     pub index: ThreadIndex,
     /// The thread's id.
     pub tid: u32,
-    /// The chunk that is being read.
-    pub(super) chunk: ChunkRef,
-    /// Where the chunk begins in the region, bytes.
-    pub(super) base: usize,
-    /// Length of the chunk, bytes.
-    pub(super) bytes: usize,
-    /// Offset of the next record in the chunk, bytes.
-    pub(super) at: usize,
-    /// The clock of the thread's last record, in ticks.
-    pub(super) clock: u64,
-    /// Time since which a later record has followed an unfinished one, ns; 0 if none does.
-    pub(super) hole_since: u64,
-    /// Time of the last reading of the chunk that the thread is still filling, ns.
-    pub(super) partial_at: u64,
+    /// The position in the thread's ring.
+    pub(super) ring: RingReader,
     /// Time when the thread ended according to its own record, ns.
     pub ended: Option<u64>,
     /// The process that the thread is spawning: path, verdict and time (ns).
@@ -46,13 +33,6 @@ pub struct FollowedThread {
 }
 
 impl FollowedThread {
-    /// Continues at the first record of `chunk`.
-    pub(super) fn enter(&mut self, chunk: ChunkRef) {
-        self.chunk = chunk;
-        (self.base, self.bytes) = chunk.place().unwrap_or((0, 0));
-        self.at = SLOT_BYTES;
-    }
-
     /// Counts the allocations among events from the ring, if [`Self::counts`] is set.
     pub(super) fn count<'o>(&mut self, ops: impl IntoIterator<Item = &'o HeapOp>) {
         if self.counts {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::compiler::Compiler;
+use super::fde_rows::Compiler;
 use super::table::{UnwindError, UnwindTable};
 use gimli::{DebugFrame, LittleEndian};
 use tprof_cfi::ENTRY_BYTES;
