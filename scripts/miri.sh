@@ -31,7 +31,7 @@ only=${1:-}
 run cfi
 run wire
 run ring --skip whatever_the_chunks_contain
-run inject array_bytes:: call_args:: gemm:: path:: interned::tests::texts sampling::tests::logarithm \
+run inject array_bytes:: call_args:: gemm:: path:: interned::tests::texts heap_sampling::tests::logarithm \
     unloading:: unwind::frames:: unwind::rows::tests::a_generation unwind::shape:: \
     unwind::short_row:: environment:: sampled_blocks::tests::the_two_filter
 run agent gpu::client_clock:: gpu::decode:: gpu::kinds:: gpu::places:: gpu::wants:: nccl::handle:: \

@@ -7,7 +7,7 @@
 use crate::config::*;
 use crate::output::destination::Output;
 use crate::output::files::Files;
-use crate::output::info;
+use crate::output::flushing;
 use crate::shared::Region;
 use crate::shared::clock::Clock;
 use crate::targets::attached::Attached;
@@ -187,9 +187,9 @@ pub fn read_rings(input: &[u8], directory: &Path) -> (RingsRead, Option<PathBuf>
     }
     target.finish(&mut out, now, flags & 8 == 0);
     let losses = &mut out.processes.losses;
-    info::settle_files(&mut out.files, losses);
+    flushing::settle_files(&mut out.files, losses);
     let path = out.files.open.first().map(|open| open.path.clone());
-    info::close_files(&mut out.files, losses, now);
+    flushing::close_files(&mut out.files, losses, now);
     (read, path)
 }
 

@@ -3,9 +3,9 @@
 use tprof_rank::base::reading::Reading;
 use tprof_rank::base::stats::{Repeats, difference_error};
 
-use super::change::Change;
 use super::figures::{WITHOUT_LOST_CORES, find};
 use super::side::Side;
+use super::verdict::Change;
 
 /// Returns the change of a metric; `None` if no metric has this key.
 pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {

@@ -5,7 +5,6 @@ use serde::ser::SerializeMap;
 use tprof_document::{REPORT_VERSION, Table, Tables, View};
 
 use super::amount::HostNameKind;
-use super::change::Change;
 use super::changes::change_of;
 use super::figures::WITHOUT_LOST_CORES;
 use super::gate::Gate;
@@ -14,6 +13,7 @@ use super::notes::notes;
 use super::side::Side;
 use super::subject::Subject;
 use super::tables::ComparisonTables;
+use super::verdict::Change;
 
 /// Two sides, and the changes from A to B.
 #[derive(Debug)]

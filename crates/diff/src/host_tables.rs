@@ -7,9 +7,9 @@ use tprof_document::{Cell, Column, Table, Unit, View};
 
 use super::amount::{Amount, HostNameKind};
 use super::causes::is_of_steps;
-use super::change::within_noise;
 use super::host::HostActivity;
 use super::subject::TIME;
+use super::verdict::within_noise;
 
 /// The texts of one table, and the kind of its rows.
 struct TableWords {

@@ -6,7 +6,6 @@
 
 mod amount;
 mod causes;
-mod change;
 mod changes;
 mod compare;
 mod devices;
@@ -24,9 +23,9 @@ mod run_figures;
 mod side;
 mod subject;
 mod tables;
+mod verdict;
 
 pub use amount::{Amount, HostNameKind};
-pub use change::Change;
 pub use compare::Comparison;
 pub use facts::Facts;
 pub use figures::{BetterWhen, Figure, Metric, find, keys};
@@ -36,3 +35,4 @@ pub use many::ManyRuns;
 pub use names::{NameKind, NameTotals, TimesByName};
 pub use side::{Side, SideOptions};
 pub use subject::Subject;
+pub use verdict::Change;

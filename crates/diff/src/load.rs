@@ -38,7 +38,7 @@ mod tests {
     };
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    use super::super::change::LOAD_DIFFERED;
+    use super::super::verdict::LOAD_DIFFERED;
     use super::super::{Comparison, Gate, Side, SideOptions};
 
     const MS: u64 = 1_000_000;

@@ -7,7 +7,7 @@ use tprof_document::{Analysis, Body, Options, RankContext};
 use tprof_facts::steps::StepSource;
 use tprof_metrics::host::RankHost;
 use tprof_metrics::memory::rank_memory;
-use tprof_metrics::program::steps::{StepDeviceTime, device_time, warm_up};
+use tprof_metrics::program::steps::{StepDeviceTime, device_time_by_class, warm_up};
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace, Step};
@@ -111,7 +111,7 @@ impl Analysis for RankAnalysis {
         self.add(stepped, names(rank, &steps, stepped));
         let facts = facts::of_file(trace);
         let source = rank.steps_found().source.filter(|_| stepped);
-        let times = device_time::of_steps(rank, &steps, stepped);
+        let times = device_time_by_class::of_steps(rank, &steps, stepped);
         let lost = lost_in_steps(&steps, driver.as_ref());
         let steps = steps.iter().zip(times).zip(lost);
         let steps = steps.map(|((step, times), lost_ns)| (step.number, times, lost_ns)).collect();

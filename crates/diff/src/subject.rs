@@ -7,9 +7,9 @@ use tprof_rank::samples::PARTS;
 
 use super::amount::{Amount, HostNameKind};
 use super::causes::{START_UP, START_UP_NAME, is_of_steps};
-use super::change::Change;
 use super::figures::{BetterWhen, Metric, WITHOUT_LOST_CORES, find, keys};
 use super::host::HostActivity;
+use super::verdict::Change;
 
 /// Prefix of a subject that names a part in which the driving thread waits.
 const WAIT: &str = "wait:";

@@ -16,7 +16,7 @@ pub struct Thread {
     /// 0 here, which is not the complement of any generation, not even of generation 0. This is the
     /// first field, so that [`crate::gate::recording`] reads it from the block's own address.
     stamp: SignalCell<u64>,
-    /// The same value as `stamp` while [`crate::fast_path`] may count this thread's allocations;
+    /// The same value as `stamp` while [`crate::heap_fast_path`] may count this thread's allocations;
     /// otherwise 0.
     fast_stamp: SignalCell<u64>,
     slot: SignalCell<*mut ThreadSlot>,
@@ -159,7 +159,7 @@ impl Thread {
         self.mem_mode.set(mode as u16);
     }
 
-    /// Lets [`crate::fast_path`] count this thread's allocations. The caller has checked that the
+    /// Lets [`crate::heap_fast_path`] count this thread's allocations. The caller has checked that the
     /// thread may record, that it samples, and that block sizes are read from headers.
     #[inline(always)]
     pub fn enable_fast_path(&self) {

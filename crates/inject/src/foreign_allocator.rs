@@ -9,7 +9,7 @@
 use crate::block::Thread;
 use crate::loss::count_missed;
 use crate::state::HOT;
-use crate::{gate, ring, sampling, stacks, state};
+use crate::{gate, heap_sampling, ring, stacks, state};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
 use tprof_wire::sync::Ordering::Relaxed;
@@ -32,7 +32,7 @@ pub struct HeapTotals {
 /// Heap totals of this process, exact to within 64 KiB per thread; `None` unless `--mem sampled`
 /// counts them.
 pub fn totals() -> Option<HeapTotals> {
-    let live_bytes = sampling::live_bytes(gate::recording()?)?;
+    let live_bytes = heap_sampling::live_bytes(gate::recording()?)?;
     let peak = state::header()?.peak_bytes.load(Relaxed);
     Some(HeapTotals { live_bytes, peak_bytes: live_bytes.max(u64::try_from(peak).unwrap_or(0)) })
 }
@@ -90,8 +90,8 @@ fn record_allocation(
     (sp, fp): (usize, usize),
 ) {
     match (thread.mem_mode(), is_on) {
-        (mem_mode::SAMPLED, true) => sampling::counted(thread, block, (bytes, bytes), sp, fp),
-        (mem_mode::SAMPLED, false) => sampling::allocated_while_off(thread, bytes),
+        (mem_mode::SAMPLED, true) => heap_sampling::counted(thread, block, (bytes, bytes), sp, fp),
+        (mem_mode::SAMPLED, false) => heap_sampling::allocated_while_off(thread, bytes),
         (mem_mode::EXACT, true) => {
             let stack = stacks::stack(thread, sp, fp);
             ring::heap(thread, kind, block as u64, bytes as u64, stack, thread.clock());
@@ -119,8 +119,8 @@ pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
 #[inline(always)]
 fn record_free(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
     match (thread.mem_mode(), thread.is_on()) {
-        (mem_mode::SAMPLED, true) => sampling::freed(thread, block, bytes),
-        (mem_mode::SAMPLED, false) => sampling::freed_while_off(thread, block, bytes),
+        (mem_mode::SAMPLED, true) => heap_sampling::freed(thread, block, bytes),
+        (mem_mode::SAMPLED, false) => heap_sampling::freed_while_off(thread, block, bytes),
         (mem_mode::EXACT, true) => ring::heap(thread, kind, block as u64, 0, 0, thread.clock()),
         _ => {}
     }

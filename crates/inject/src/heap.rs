@@ -15,7 +15,7 @@
 use crate::block::Thread;
 use crate::loss::count_missed;
 use crate::state::HOT;
-use crate::{gate, ring, sampling, stacks};
+use crate::{gate, heap_sampling, ring, stacks};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
 
@@ -32,10 +32,12 @@ pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     let Some(thread) = gate::recording() else { return count_missed() };
     match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the real allocator just returned the block, and it isn't null.
-        (mem_mode::SAMPLED, true) => unsafe { sampling::allocated(thread, block, bytes, sp, fp) },
+        (mem_mode::SAMPLED, true) => unsafe {
+            heap_sampling::allocated(thread, block, bytes, sp, fp)
+        },
         // SAFETY: the real allocator just returned the block, and it isn't null.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::allocated_while_off(thread, sampling::usable(thread, block));
+            heap_sampling::allocated_while_off(thread, heap_sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => exact(thread, Kind::Alloc, block, bytes, sp, fp),
         _ => {}
@@ -61,10 +63,10 @@ pub unsafe fn freeing(block: *mut u8) {
     let Some(thread) = gate::recording() else { return count_missed() };
     match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller guarantees a live block of the real allocator.
-        (mem_mode::SAMPLED, true) => unsafe { sampling::freeing(thread, block) },
+        (mem_mode::SAMPLED, true) => unsafe { heap_sampling::freeing(thread, block) },
         // SAFETY: the caller guarantees a live block of the real allocator.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::freed_while_off(thread, block, sampling::usable(thread, block));
+            heap_sampling::freed_while_off(thread, block, heap_sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => {
             let clock = thread.clock();
@@ -79,7 +81,7 @@ pub enum Reallocation {
     /// `ReallocFree` was recorded for the old block.
     Exact,
     /// The facts about the old block that the counters need.
-    Sampled(sampling::Old),
+    Sampled(heap_sampling::Old),
 }
 
 /// Prepares for a `realloc` of `block`. The hook calls this just before the real `realloc`.
@@ -104,7 +106,7 @@ pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
         }
         mem_mode::SAMPLED => {
             // SAFETY: the caller guarantees a live block of the real allocator.
-            let old = unsafe { sampling::reallocating(thread, block) };
+            let old = unsafe { heap_sampling::reallocating(thread, block) };
             Some(Reallocation::Sampled(old))
         }
         _ => None,
@@ -136,10 +138,10 @@ pub unsafe fn reallocated(
             ring::heap(thread, kind, address, 0, 0, clock);
         }
         Reallocation::Exact => exact(thread, Kind::ReallocAlloc, to, bytes, sp, fp),
-        Reallocation::Sampled(old) if failed => sampling::not_reallocated(thread, old, from),
+        Reallocation::Sampled(old) if failed => heap_sampling::not_reallocated(thread, old, from),
         // SAFETY: `to` is null or the real allocator just returned it.
         Reallocation::Sampled(old) => unsafe {
-            sampling::reallocated(thread, old, to, bytes, sp, fp)
+            heap_sampling::reallocated(thread, old, to, bytes, sp, fp)
         },
     }
 }

@@ -68,7 +68,7 @@ pub mod interned;
 pub mod python;
 pub mod registered_names;
 
-pub mod sampling;
+pub mod heap_sampling;
 pub mod stacks;
 pub mod thread_notes;
 
@@ -90,9 +90,9 @@ pub mod streams;
 pub mod reports;
 
 pub mod calls;
-pub mod fast_path;
 pub mod foreign_allocator;
 pub mod heap;
+pub mod heap_fast_path;
 pub mod lifecycle;
 pub mod required_syscalls;
 pub mod spans;

@@ -6,7 +6,7 @@
 //! its steps also runs an optimizer.
 
 use crate::block::Thread;
-use crate::{pytorch_registration, ring, sampling, state, unwind};
+use crate::{heap_sampling, pytorch_registration, ring, state, unwind};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{Action, Schedule, counts_epochs};
@@ -159,7 +159,7 @@ pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u6
 pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) {
     let cycle = cycle.map_or(0, |cycle| cycle.saturating_add(1));
     let clock = thread.clock();
-    let live = sampling::live_bytes(thread).unwrap_or(u64::MAX);
+    let live = heap_sampling::live_bytes(thread).unwrap_or(u64::MAX);
     let payload = [u64::from(now) | u64::from(before) << 32, live];
     ring::ext(thread, ExtKind::Switched, cycle as u32, clock, &payload);
     pytorch_registration::sync_callbacks();

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use tprof_inject::block::Thread;
-use tprof_inject::fast_path::{self, Freeing};
+use tprof_inject::heap_fast_path::{self, Freeing};
 use tprof_inject::state::{self, Hot, Wiped};
 use tprof_inject::{heap, pytorch_registration, sampled_blocks, stack_hook};
 use tprof_wire::region::{ThreadSlot, off};
@@ -13,17 +13,17 @@ use tprof_wire::region::{ThreadSlot, off};
 /// libc's error number for a lack of memory.
 const ENOMEM: c_int = 12;
 
-/// Defines a hook that calls the real function and counts the block, as [`fast_path::allocated`]
+/// Defines a hook that calls the real function and counts the block, as [`heap_fast_path::allocated`]
 /// does. A hook's cost is mostly its number of instructions, so it is written in assembly, and saves
 /// only one register. It leaves the rest to others:
 ///
 /// - While recording is off in the session, it only jumps to the real function, see
 ///   [`Hot::is_uncounted`]; before that function is known, to `$early`.
 /// - While recording is off for other reasons, or if the thread may not take the fast path, it jumps
-///   to [`fast_path::allocated`] with the block, the requested bytes, and the caller's stack and
+///   to [`heap_fast_path::allocated`] with the block, the requested bytes, and the caller's stack and
 ///   frame pointers.
-/// - If the block is sampled, it jumps to [`fast_path::sampled`], and if the thread's live bytes have
-///   changed much, to [`fast_path::settled`].
+/// - If the block is sampled, it jumps to [`heap_fast_path::sampled`], and if the thread's live bytes have
+///   changed much, to [`heap_fast_path::settled`].
 macro_rules! quick_hook {
     ($name:ident($($arg:ident),*), $bytes:literal, $real:ident, $early:ident, $sp:literal, $fp:literal) => {
         /// # Safety
@@ -134,9 +134,9 @@ macro_rules! quick_hook {
                 allocations = const offset_of!(ThreadSlot, allocations),
                 allocated = const offset_of!(ThreadSlot, allocated_bytes),
                 room = const offset_of!(ThreadSlot, room_to_allocate),
-                counted = sym fast_path::allocated,
-                sampled = sym fast_path::sampled,
-                settled = sym fast_path::settled,
+                counted = sym heap_fast_path::allocated,
+                sampled = sym heap_fast_path::sampled,
+                settled = sym heap_fast_path::settled,
                 early = sym $early,
             )
         }
@@ -147,7 +147,7 @@ quick_hook!(malloc(bytes), "mov rbx, rdi", malloc, malloc_early, "rsi", "rdx");
 unsafe extern "C" fn malloc_early(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(MALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
     // SAFETY: the real function has just returned the block.
-    unsafe { fast_path::allocated(block, bytes, sp, fp) }
+    unsafe { heap_fast_path::allocated(block, bytes, sp, fp) }
 }
 
 // If the product overflows, the real function returns null, and the hook ignores the product.
@@ -155,10 +155,10 @@ quick_hook!(calloc(count, each), "mov rbx, rdi\nimul rbx, rsi", calloc, calloc_e
 unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(CALLOC(count, each) as fn(usize, usize) -> *mut u8, else null_mut());
     // SAFETY: the real function has just returned the block.
-    unsafe { fast_path::allocated(block, count.wrapping_mul(each), sp, fp) }
+    unsafe { heap_fast_path::allocated(block, count.wrapping_mul(each), sp, fp) }
 }
 
-/// Counts the block, as [`fast_path::freeing`] does, and jumps to the real function. What it leaves
+/// Counts the block, as [`heap_fast_path::freeing`] does, and jumps to the real function. What it leaves
 /// to others is as for `malloc`, and it also leaves blocks that may have been sampled.
 ///
 /// # Safety
@@ -237,9 +237,9 @@ pub unsafe extern "C" fn free(block: *mut u8) {
 unsafe extern "C" fn free_while_off(block: *mut u8) {
     if !block.is_null() {
         // SAFETY: the caller passes a live block to `free`, and it isn't null.
-        match unsafe { fast_path::freeing(block) } {
+        match unsafe { heap_fast_path::freeing(block) } {
             Freeing::Done => {}
-            Freeing::Settle => fast_path::settle_own(),
+            Freeing::Settle => heap_fast_path::settle_own(),
             // SAFETY: as above.
             Freeing::SlowPath => unsafe { heap::freeing(block) },
         }
@@ -250,7 +250,7 @@ unsafe extern "C" fn free_while_off(block: *mut u8) {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn free_and_settle(block: *mut u8) {
-    fast_path::settle_own();
+    heap_fast_path::settle_own();
     real!(FREE(block) as fn(*mut u8) -> (), else ());
 }
 
@@ -332,7 +332,7 @@ unsafe extern "C" fn posix_memalign_impl(
     let error = real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
     if error == 0 {
         // SAFETY: libc has succeeded, so it has stored the block's address there.
-        unsafe { fast_path::allocated(*out, bytes, sp, fp) };
+        unsafe { heap_fast_path::allocated(*out, bytes, sp, fp) };
     }
     // PyTorch allocates a tensor's memory with this function, within an operator.
     if pytorch_registration::must_restore() {

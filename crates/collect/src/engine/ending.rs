@@ -2,9 +2,9 @@
 
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
-use super::summary;
+use super::overhead_estimate;
 use crate::engine::workers::{ModuleTask, SymbolTask};
-use crate::output::info;
+use crate::output::flushing;
 use crate::output::survivors::{self, Survivor};
 use crate::targets::target::Target;
 use std::path::{Path, PathBuf};
@@ -163,8 +163,9 @@ impl Engine {
         if self.devices.waiting() > 0 {
             self.out.processes.losses.lose(READINGS, NO_FILE, self.devices.waiting());
         }
-        info::settle_files(&mut self.out.files, &mut self.out.processes.losses);
-        if summary::has_share(self.out.processes.tree_cpu_ns.max(self.written_off.cpu_ns)) {
+        flushing::settle_files(&mut self.out.files, &mut self.out.processes.losses);
+        if overhead_estimate::has_share(self.out.processes.tree_cpu_ns.max(self.written_off.cpu_ns))
+        {
             self.parts.prices.all();
         }
         self.refresh_info();
@@ -179,7 +180,7 @@ impl Engine {
         // The reserved space is released in two steps, so that the trace files do not use the part
         // for `run.json`.
         self.reserve.reserve_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
-        info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
+        flushing::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();
         self.write_info_now();
         self.wait_for_workers(|open| open.writing_cache > 0, KEEPING);

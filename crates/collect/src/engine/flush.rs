@@ -2,9 +2,9 @@
 
 use super::finish::STATUS_NS;
 use super::main_loop::{Engine, MS};
-use super::summary;
+use super::run_info;
 use crate::error::CollectError;
-use crate::output::info;
+use crate::output::{flushing, run_json};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,7 +25,7 @@ impl Engine {
     /// Writes the waiting rows that fill a block, and `run.json` if its next write is due.
     pub(super) fn flush(&mut self, now: u64) {
         self.flush_rows(now, now.saturating_sub(SETTLED_NS), false);
-        info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
+        flushing::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
         if now >= self.timers.info_due_ns {
             self.refresh_info();
             self.write_info_now();
@@ -39,7 +39,7 @@ impl Engine {
     pub(super) fn flush_all(&mut self, now: u64, settled_ns: u64) {
         self.flush_rows(now, settled_ns, true);
         self.out.files.open.iter_mut().for_each(|open| open.flushed_ns = 0);
-        info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
+        flushing::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.refresh_info();
         self.write_info_now();
     }
@@ -80,7 +80,7 @@ impl Engine {
                 false => continue,
             };
             if let Err(e) = written {
-                self.out.processes.losses.lose("CPU samples", info::UNWRITTEN, count);
+                self.out.processes.losses.lose("CPU samples", flushing::UNWRITTEN, count);
                 self.out.processes.losses.complain(&e.to_string());
             }
         }
@@ -92,16 +92,16 @@ impl Engine {
         self.targets.values().for_each(|target| work += target.recorded_work(clock));
         let Engine { out, parts, .. } = self;
         let interruptions = parts.sampler.as_ref().map(|sampler| &*sampler.interruptions);
-        summary::refresh(&mut parts.info, out, work, interruptions, &parts.prices);
+        run_info::refresh(&mut parts.info, out, work, interruptions, &parts.prices);
     }
 
     /// Writes `run.json`. A failure is reported only at the end of the run, because until then a
     /// later write may succeed.
     pub(super) fn write_info_now(&mut self) {
         if self.parts.config.redact {
-            info::redact(&mut self.parts.info);
+            run_json::redact(&mut self.parts.info);
         }
-        match info::write(&self.parts.info_path, &self.parts.info) {
+        match run_json::write(&self.parts.info_path, &self.parts.info) {
             Ok(bytes) => {
                 if std::mem::take(&mut self.is_marked_unwritten) {
                     let _ = fs::remove_file(unwritten_marker(&self.parts.info_path));

@@ -1,8 +1,8 @@
 //! The engine: the collector's main loop, which drains every target and does periodic work when it
 //! is due.
 
-use super::costs::CostEstimator;
 use super::inbox::{BlindSpotFinder, Event, Reply};
+use super::measure_costs::CostEstimator;
 use super::prebuilt_tables::PrebuiltTables;
 use super::pss::PssReader;
 use super::recording::{self, Recording};

@@ -3,7 +3,7 @@
 
 use super::main_loop::Engine;
 use super::pss::{PssProcess, PssRound, PssSizes};
-use crate::output::info;
+use crate::output::common_rows;
 use std::collections::BTreeMap;
 use tprof_os::sys;
 use tprof_trace::model::{Counter, counter, property};
@@ -11,12 +11,12 @@ use tprof_trace::model::{Counter, counter, property};
 impl Engine {
     pub(super) fn observe(&mut self, now: u64, is_last: bool) {
         if let Some(reading) = self.host_cpu.read(now, is_last) {
-            info::write_host_cpu(&mut self.out.files, now, &reading);
+            common_rows::write_host_cpu(&mut self.out.files, now, &reading);
         }
         let reading = self.cgroup.read(counter::CGROUP_CACHE_SHARE);
         let oom =
             reading.oom_kills.zip(self.oom_at_start).map(|(now, start)| now.saturating_sub(start));
-        info::write_cgroup(&mut self.out.files, now, &reading, oom);
+        common_rows::write_cgroup(&mut self.out.files, now, &reading, oom);
         for target in self.targets.values_mut() {
             target.observe(&mut self.out, now);
         }

@@ -3,7 +3,7 @@
 use super::inbox::Event;
 use super::main_loop::Engine;
 use super::workers::{Answer, MappingsRead};
-use crate::output::info;
+use crate::output::common_rows;
 use crate::targets::attached::Attached;
 use crate::targets::attribution::Destination;
 use crate::targets::placing::PlacedIn;
@@ -129,7 +129,7 @@ impl Engine {
                 Answer::Symbols(file, symbols) => {
                     self.open.symbols = self.open.symbols.saturating_sub(1);
                     self.messages += 1;
-                    info::write_symbols(
+                    common_rows::write_symbols(
                         &mut self.out.files,
                         file,
                         symbols,

@@ -2,28 +2,29 @@
 //! the run.
 //!
 //! `main_loop` contains the engine's state, and each of the other files adds one task. The threads
-//! of `workers`, `pss` and `costs` do the work that would delay the next pass over the rings.
+//! of `workers`, `pss` and `measure_costs` do the work that would delay the next pass over the rings.
 
 mod collector_stall;
-pub mod costs;
 mod ending;
 mod finish;
 mod flush;
 mod in_place;
 pub mod inbox;
 mod main_loop;
+pub mod measure_costs;
 mod memory;
 mod messages;
+mod overhead_estimate;
 pub mod prebuilt_tables;
 pub mod pss;
 mod recording;
 mod requests;
 mod reserve;
+mod run_info;
 pub mod scheduled;
 mod standstill;
 mod step_counts;
 mod steps;
-mod summary;
 pub mod workers;
 mod write_out;
 

@@ -6,15 +6,15 @@ mod reports;
 pub use reports::NCCL_CHOICES;
 
 use super::by_order::{ByOrder, RanWork, StartedWork, hash_of};
+use super::call_classes::{Class, Classes};
 use super::call_stacks::CallStacks;
-use super::classes::{Class, Classes};
 use super::launches::{Launches, RuntimeCall};
 use super::matching::{Matched, Matching, MemoryCall};
 use super::ranges::Ranges;
 use super::rows::{self, Rows};
 use super::texts::without_version;
 use super::thread_rows::ThreadRows;
-use crate::output::info;
+use crate::output::flushing;
 use crate::output::losses::Losses;
 use crate::shared::clock::Clock;
 use reports::AgentNote;
@@ -478,7 +478,7 @@ fn write_rows<R: TraceRow>(
     rows.sort_by_key(time);
     let count = rows.len() as u64;
     if let Err(e) = writer.write(rows) {
-        losses.lose("GPU records", info::UNWRITTEN, count);
+        losses.lose("GPU records", flushing::UNWRITTEN, count);
         losses.complain(&e.to_string());
     }
 }

@@ -5,7 +5,7 @@
 //! Work that is captured into a graph runs later, and its kernels belong to other calls. Therefore
 //! launches during any capture of the process don't count.
 
-use super::classes::Class;
+use super::call_classes::Class;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use tprof_trace::model::ThreadIndex;

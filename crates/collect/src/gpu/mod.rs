@@ -6,8 +6,8 @@
 
 mod agent;
 pub mod by_order;
+mod call_classes;
 pub mod call_stacks;
-mod classes;
 pub mod context_memory;
 pub mod coverage;
 mod devices;

@@ -1,13 +1,16 @@
 //! The output of a run: the rank files, and `run.json` with the fate of every process.
 
 pub mod collector_stall;
+pub mod common_rows;
 pub mod destination;
 pub mod files;
-pub mod info;
+pub mod flushing;
 pub mod losses;
 pub mod module_names;
 pub mod processes;
 pub mod ranks;
+pub mod run_json;
+pub mod shown_path;
 pub mod sources;
 pub mod stepping;
 pub mod survivors;

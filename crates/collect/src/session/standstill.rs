@@ -4,7 +4,7 @@
 
 use super::control::{Reply, Request};
 use super::idle_times::IdleTimes;
-use crate::output::info::shown_path;
+use crate::output::shown_path::shown_path;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

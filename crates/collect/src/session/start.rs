@@ -5,8 +5,8 @@ use crate::config::{Activity, Config, PerfEvent};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
-use crate::engine::costs::CostEstimator;
 use crate::engine::inbox::Event;
+use crate::engine::measure_costs::CostEstimator;
 use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::engine::pss::PssReader;
 use crate::engine::workers;
@@ -15,7 +15,7 @@ use crate::error::CollectError;
 use crate::nvml;
 use crate::output::destination::Output;
 use crate::output::files::Files;
-use crate::output::info;
+use crate::output::run_json;
 use crate::output::stepping::Stepping;
 use crate::session::answerer::Answerer;
 use crate::session::asker::Asker;
@@ -128,7 +128,7 @@ impl Session {
         let counted = why_not_counted(&config);
         let mut info = first_info(&config, &directory, &clock);
         info.machine["events"] = counted.clone();
-        info::write(&info_path, &info)
+        run_json::write(&info_path, &info)
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
         let (answers, engine_answers) = channel();

@@ -9,7 +9,7 @@ mod recent;
 
 use self::recent::Recent;
 use super::image::PythonKeys;
-use crate::output::info::shown_path;
+use crate::output::shown_path::shown_path;
 use crate::targets::mmap_callers::MmapCallers;
 use rustc_hash::FxHashSet;
 use std::collections::{HashMap, VecDeque};

@@ -5,8 +5,8 @@
 
 mod drain;
 mod followed_thread;
+mod heap_records;
 mod note;
-mod records;
 
 mod totals;
 

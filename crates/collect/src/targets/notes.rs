@@ -2,7 +2,7 @@
 
 use crate::gpu::{self, Gpu};
 use crate::output::files::Files;
-use crate::output::info;
+use crate::output::flushing;
 use crate::output::processes::Processes;
 use crate::shared::clock::Clock;
 use crate::targets::calls::Calls;
@@ -179,7 +179,7 @@ impl Notes for NoteSink<'_> {
         let Some(file) = self.files.open.get_mut(self.file) else { return };
         let events = block.len() as u64;
         if let Err(e) = file.writer.heap(block) {
-            self.processes.losses.lose("heap events", info::UNWRITTEN, events);
+            self.processes.losses.lose("heap events", flushing::UNWRITTEN, events);
             self.processes.losses.complain(&e.to_string());
         }
     }

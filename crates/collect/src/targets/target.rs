@@ -12,7 +12,7 @@ use super::operators::Operators;
 use super::spans::Spans;
 use crate::gpu::{Gpu, ThreadRows};
 use crate::output::destination::Output;
-use crate::output::info;
+use crate::output::flushing;
 use crate::shared::Region;
 use crate::targets::live::LiveMap;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -221,7 +221,7 @@ impl Target {
         let written = collectives.write(now, last, &self.gpu, &mut open.writer);
         if let Err(error) = written.and(self.calls.write(now, last, &mut open.writer)) {
             let lost = self.calls.lost + self.calls.collectives.lost - lost_before;
-            out.processes.losses.lose("CUDA and NCCL calls", info::UNWRITTEN, lost);
+            out.processes.losses.lose("CUDA and NCCL calls", flushing::UNWRITTEN, lost);
             out.processes.losses.complain(&error.to_string());
         }
         let Some(open) = out.files.open.get_mut(self.file) else { return };
@@ -350,7 +350,7 @@ impl Target {
         if events > 0
             && let Err(e) = open.writer.heap(block)
         {
-            out.processes.losses.lose("heap events", info::UNWRITTEN, events);
+            out.processes.losses.lose("heap events", flushing::UNWRITTEN, events);
             out.processes.losses.complain(&e.to_string());
         }
     }

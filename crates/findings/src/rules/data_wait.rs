@@ -1,5 +1,5 @@
 //! DataWait: the driving thread waits until worker processes or threads have made data, or have
-//! started.
+//! started. Judges jobs without device work; DataLoadBound judges the others.
 
 use std::cmp::Reverse;
 

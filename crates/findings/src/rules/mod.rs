@@ -12,7 +12,7 @@ mod copies;
 mod counters;
 mod cuda_graphs_skipped;
 mod data_inline;
-mod data_load;
+mod data_load_bound;
 mod data_wait;
 mod device_allocations;
 mod device_errors;
@@ -73,7 +73,7 @@ pub(super) const RULES: &[&dyn Rule] = &[
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
     &launch_bound::LaunchBound,
-    &data_load::DataLoadBound,
+    &data_load_bound::DataLoadBound,
     &sync_bound::SyncBound,
     &pageable_copies::PageableCopies,
     &synchronous_copies::SynchronousCopies,

@@ -3,7 +3,7 @@
 use tprof_trace::model::{AllocatorEvent, NameId};
 
 use super::error::SnapshotError;
-use super::reading::Reading;
+use super::state::Reading;
 use crate::losses::LossReason;
 use crate::pickle::Value;
 use crate::threads::MAIN;

@@ -12,8 +12,8 @@ use tprof_trace::run::ProcessInfo;
 
 use super::error::SnapshotError;
 use super::json;
-use super::reading::{EventNames, Reading};
 use super::stacks::SnapshotStacks;
+use super::state::{EventNames, Reading};
 use super::totals;
 use crate::error::ImportError;
 use crate::losses::{LossReason, Tally};

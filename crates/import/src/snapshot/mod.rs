@@ -11,9 +11,9 @@ mod entries;
 mod error;
 mod file;
 mod json;
-mod reading;
 mod segments;
 mod stacks;
+mod state;
 mod totals;
 
 pub(crate) use error::SnapshotError;

@@ -3,7 +3,7 @@
 use tprof_trace::model::{AllocatorBlock, AllocatorSegment, NameId};
 
 use super::error::SnapshotError;
-use super::reading::{HeldBytes, Reading};
+use super::state::{HeldBytes, Reading};
 use crate::losses::LossReason;
 use crate::pickle::Value;
 use crate::threads::MAIN;

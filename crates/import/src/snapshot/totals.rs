@@ -7,7 +7,7 @@
 
 use tprof_trace::model::{Allocator, AllocatorEvent, DeviceAllocation, MemoryKind};
 
-use super::reading::{EventNames, HeldBytes};
+use super::state::{EventNames, HeldBytes};
 use crate::threads::MAIN;
 
 /// Effect of an action on the allocator's totals.

@@ -12,9 +12,9 @@ mod tests;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::reading::Reading;
 use tprof_rank::base::stats::Spread;
-use tprof_rank::run::overhead::NO_PRICE;
-use tprof_rank::run::prices::Prices;
+use tprof_rank::run::job_overhead::NO_PRICE;
 use tprof_rank::run::step_cost::{StepCost, StepPart};
+use tprof_rank::run::unit_costs::Prices;
 use tprof_rank::{Needs, RankTrace, Step, of_devices, steps_of_one_process};
 use tprof_trace::model::{HeapTotals, RecordingTotals, SpanKind};
 

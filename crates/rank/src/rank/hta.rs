@@ -13,7 +13,7 @@ use tprof_facts::steps::{StepRange, StepSource};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, SpanKind, Synchronization};
 
-use super::classify::hta_class;
+use super::hta_class::hta_class;
 use super::launches::Launches;
 use super::load::load as load_as_recorded;
 use super::needs::Needs;

@@ -7,12 +7,12 @@
 mod busy;
 pub mod call_names;
 mod call_tree;
-mod classify;
 mod collective_kernels;
 pub mod collectives;
 mod descent;
 mod device_steps;
 mod hta;
+mod hta_class;
 mod launches;
 mod load;
 mod modules;
@@ -32,8 +32,8 @@ mod windows;
 
 pub use busy::Busy;
 pub use call_tree::{CallTree, TreeSpan};
-pub use classify::hta_class;
 pub use descent::descends;
+pub use hta_class::hta_class;
 pub use needs::Needs;
 pub use nested::{Nested, place_of_span};
 pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};

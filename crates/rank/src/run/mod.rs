@@ -3,10 +3,10 @@
 
 pub mod completeness;
 pub mod info;
+pub mod job_overhead;
 mod minor;
 mod missing;
-pub mod overhead;
-pub mod prices;
 pub mod processes;
 mod schemas;
 pub mod step_cost;
+pub mod unit_costs;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tprof_trace::run::{BlindSpot, LossInfo, OverheadPart};
 
-use super::overhead::Overhead;
+use super::job_overhead::Overhead;
 use super::processes::ProcessRow;
 use crate::base::has_schema::{HasSchema, ObjectSchema, plain_field, reading_field};
 

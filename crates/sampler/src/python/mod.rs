@@ -16,8 +16,8 @@ mod names;
 mod naming;
 mod objects;
 mod pythons;
+mod remote_stack;
 mod sent;
-mod stack;
 
 pub use find::{FoundPython, find, may_be};
 pub use function::PyFunction;

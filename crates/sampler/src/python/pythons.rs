@@ -4,7 +4,7 @@ use super::find::{FoundPython, find, may_be};
 use super::function::PyFunction;
 use super::memory::{Places, ProcessMemory};
 use super::names::{NamingFrame, ThreadNames};
-use super::{code, stack};
+use super::{code, remote_stack};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -199,7 +199,7 @@ impl Interpreter {
         // If one interpreter calls another, the frames of the inner interpreter come first.
         let (mut raw, mut cut, mut inner) = (Vec::new(), false, None);
         for state in &states {
-            let (frames, is_cut) = stack::read(&memory, layout, *state)?;
+            let (frames, is_cut) = remote_stack::read(&memory, layout, *state)?;
             if !frames.is_empty() && inner.is_none() {
                 inner = Some(*state);
             }
@@ -207,13 +207,14 @@ impl Interpreter {
             cut |= is_cut;
         }
         let state = inner.or(states.last().copied())?;
-        let lock = stack::read_lock(&memory, &self.found.known, self.found.runtime, state);
+        let lock = remote_stack::read_lock(&memory, &self.found.known, self.found.runtime, state);
         let mut gil = lock.as_ref().and_then(|lock| lock.held);
         // A thread that holds the own GIL of one interpreter has no state in another. So a thread
         // with several states can hold only the GIL of the main interpreter.
         if states.len() > 1
             && let Some(lock) = &lock
-            && let Some(main) = stack::lock_of_main(&memory, &self.found.known, self.found.runtime)
+            && let Some(main) =
+                remote_stack::lock_of_main(&memory, &self.found.known, self.found.runtime)
         {
             gil = gil.map(|held| held && lock.place.start == main);
         }
@@ -272,20 +273,20 @@ impl Interpreter {
     fn states(&mut self, memory: &ProcessMemory, tid: u32) -> Vec<u64> {
         let layout = &self.found.known.layout;
         let runtime = self.found.runtime;
-        if !stack::has_one_interpreter(memory, layout, runtime) {
+        if !remote_stack::has_one_interpreter(memory, layout, runtime) {
             self.threads.clear();
-            let all = stack::thread_states(memory, layout, runtime);
-            return stack::states_of(memory, layout, &all, tid);
+            let all = remote_stack::thread_states(memory, layout, runtime);
+            return remote_stack::states_of(memory, layout, &all, tid);
         }
         if let Some(state) = self.threads.get(&tid)
-            && stack::tid_of(memory, layout, *state) == Some(tid)
+            && remote_stack::tid_of(memory, layout, *state) == Some(tid)
         {
             return vec![*state];
         }
         self.threads.clear();
         self.places.clear();
-        for state in stack::thread_states(memory, layout, runtime) {
-            if let Some(tid) = stack::tid_of(memory, layout, state.at) {
+        for state in remote_stack::thread_states(memory, layout, runtime) {
+            if let Some(tid) = remote_stack::tid_of(memory, layout, state.at) {
                 self.threads.insert(tid, state.at);
             }
         }

@@ -20,7 +20,7 @@ use tprof_rank::base::parallel;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::run::completeness::{Completeness, FileCompleteness, unclosed};
 use tprof_rank::run::info::{Run, run_of};
-use tprof_rank::run::overhead::Overhead;
+use tprof_rank::run::job_overhead::Overhead;
 use tprof_rank::run::processes::{self, ProcessRow};
 use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace};

@@ -2,7 +2,7 @@
 
 use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, RingRead};
 use crate::targets::heap::HeapOp;
-use crate::targets::image::records::HeapRecords;
+use crate::targets::image::heap_records::HeapRecords;
 use std::sync::atomic::Ordering::*;
 use tprof_os::sys;
 use tprof_ring::{ExtRecord, Found};

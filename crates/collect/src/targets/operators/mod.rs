@@ -291,7 +291,7 @@ impl Operators {
             ("ends of ranges", "they were not recorded", endless),
             ("operators and ranges", "the ring was full when their names were defined", nameless),
             ("sizes of operators", "there were too many different ones", self.texts.left_out),
-            ("operators and ranges", crate::output::info::UNWRITTEN, self.unwritten),
+            ("operators and ranges", crate::output::flushing::UNWRITTEN, self.unwritten),
         ] {
             if count > 0 {
                 losses.lose(what, why, count);

@@ -451,7 +451,7 @@ impl Spans {
                 nameless,
             ),
             ("spans, marks and values", "there were too many names", self.refused),
-            ("spans, marks and values", crate::output::info::UNWRITTEN, self.unwritten),
+            ("spans, marks and values", crate::output::flushing::UNWRITTEN, self.unwritten),
         ]
         .into_iter()
         .chain(self.totals.losses())

@@ -6,7 +6,7 @@ use tprof_rank::Step;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::base::stats::Spread;
 
-use super::device_time::StepDeviceTime;
+use super::device_time_by_class::StepDeviceTime;
 use super::phases::PhaseRow;
 use crate::program::flops::StepUse;
 

@@ -1,7 +1,7 @@
 //! The report `steps`: how long training steps take, how steady they are, and where warm-up ends.
 
 mod compiled;
-pub mod device_time;
+pub mod device_time_by_class;
 mod judge;
 mod phases;
 mod tables;
@@ -14,7 +14,7 @@ use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 use tprof_trace::model::SpanKind;
 
 pub(crate) use compiled::{compiling, steady};
-pub use device_time::StepDeviceTime;
+pub use device_time_by_class::StepDeviceTime;
 pub use judge::{JudgedSteps, StepOrigin, warm_up};
 pub use phases::PhaseRow;
 
@@ -53,7 +53,7 @@ impl Analysis for Steps {
         let steps = if options.steady { steady(rank, all.clone()) } else { all.clone() };
         let left_out = options.steady.then(|| all.len() - steps.len());
         let compiled_ns = compiled::in_steps(rank, &steps);
-        let times = options.data.then(|| device_time::of_steps(rank, &steps, true));
+        let times = options.data.then(|| device_time_by_class::of_steps(rank, &steps, true));
         let times = times.unwrap_or_default();
         let uses = if options.data { use_of_steps(rank, options) } else { Vec::new() };
         let uses = compiled::of_kept(&all, uses, &steps);

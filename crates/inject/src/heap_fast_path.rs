@@ -10,8 +10,8 @@
 
 use crate::arch;
 use crate::block::Thread;
+use crate::heap_sampling::{self, settle};
 use crate::sampled_blocks::is_candidate;
-use crate::sampling::{self, settle};
 use crate::{heap, state};
 use core::mem::offset_of;
 use tprof_wire::record::Kind;
@@ -19,7 +19,7 @@ use tprof_wire::region::ThreadSlot;
 use tprof_wire::sync::Ordering::Relaxed;
 
 /// This thread's block if it may take the fast path: `--mem sampled` is on, the gate has admitted
-/// the thread, and [`sampling::usable`] reads sizes from headers.
+/// the thread, and [`heap_sampling::usable`] reads sizes from headers.
 #[inline(always)]
 fn thread() -> Option<&'static Thread> {
     let (block, stamp) = arch::thread_block_and_complement::<{ Thread::FAST_STAMP }>();
@@ -35,8 +35,8 @@ fn thread() -> Option<&'static Thread> {
 #[inline(always)]
 unsafe fn usable(block: *mut u8) -> Option<usize> {
     // SAFETY: the caller guarantees a live block of glibc, which stores a header before it.
-    let header = unsafe { sampling::header(block) };
-    (!sampling::is_mapping(header)).then(|| sampling::within_heap(header))
+    let header = unsafe { heap_sampling::header(block) };
+    (!heap_sampling::is_mapping(header)).then(|| heap_sampling::within_heap(header))
 }
 
 /// Counts a block that `malloc` or `calloc` returned, and returns it. `sp` and `fp` are the stack
@@ -98,8 +98,8 @@ pub extern "C" fn sampled(
     thread: &Thread,
     usable: usize,
 ) -> *mut u8 {
-    sampling::keep(thread, block, bytes, Kind::Alloc, sp, fp);
-    sampling::add_live(thread, usable as i64);
+    heap_sampling::keep(thread, block, bytes, Kind::Alloc, sp, fp);
+    heap_sampling::add_live(thread, usable as i64);
     opaque(block)
 }
 

@@ -24,7 +24,7 @@ const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
 
 /// The usable bytes of a block. Once sizes come from glibc's headers, this also lets the thread use
-/// [`crate::fast_path`], which reads headers only.
+/// [`crate::heap_fast_path`], which reads headers only.
 ///
 /// # Safety
 /// `block` is a live block of the real allocator, and not null.

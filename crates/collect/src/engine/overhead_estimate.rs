@@ -1,46 +1,15 @@
-//! Fills in the content of `run.json` while the job runs.
+//! Estimates what recording cost the job, from counts of records and the measured cost of each.
 
-use super::costs::CostEstimator;
 use super::in_place;
-use crate::output::destination::Output;
+use super::measure_costs::CostEstimator;
 use crate::targets::ending::RecordedWork;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_os::sys;
 use tprof_sampler::cpu::{CostSpread, Interruptions};
-use tprof_trace::Recorded;
-use tprof_trace::run::{LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, RunInfo};
+use tprof_trace::run::{OVERHEAD_VERSION, Overhead, OverheadPart};
 
 /// A job must use this much CPU time for its overhead to be reported as a share.
 const SHORTEST_CPU_NS: u64 = 50_000_000;
-
-/// Updates the content of `run.json`.
-pub fn refresh(
-    info: &mut RunInfo,
-    out: &Output,
-    work: RecordedWork,
-    interruptions: Option<&Interruptions>,
-    prices: &CostEstimator,
-) {
-    let Output { files, processes, .. } = out;
-    let losses = &processes.losses;
-    let recorded = files.open.iter().map(|open| open.writer.recorded()).sum();
-    Recorded { events: info.completeness.recorded, samples: info.completeness.samples } = recorded;
-    info.completeness.losses = losses
-        .iter()
-        .map(|(what, why, count)| LossInfo { what: what.to_owned(), why: why.to_owned(), count })
-        .collect();
-    info.completeness.lost = losses.iter().map(|(_, _, count)| count).sum();
-    info.completeness.blind = processes.blind_so_far();
-    let cpu_ns = work.cpu_ns.max(processes.tree_cpu_ns);
-    info.overhead = overhead(&work, cpu_ns, parts(&work, interruptions, prices));
-    info.files = files
-        .open
-        .iter()
-        .filter_map(|f| Some(f.path.file_name()?.to_string_lossy().into_owned()))
-        .collect();
-    info.ranks = files.ranks();
-    info.processes = processes.rows(&info.files);
-}
 
 /// The parts of the overhead that arise in tprof's library, in the job's threads.
 const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
@@ -57,7 +26,7 @@ pub fn has_share(cpu_ns: u64) -> bool {
 }
 
 /// Returns the parts of the overhead, one for each kind of recording.
-fn parts(
+pub fn parts(
     work: &RecordedWork,
     interruptions: Option<&Interruptions>,
     prices: &CostEstimator,
@@ -115,7 +84,7 @@ fn parts(
     parts
 }
 
-fn overhead(work: &RecordedWork, cpu_ns: u64, parts: Vec<OverheadPart>) -> Overhead {
+pub fn overhead(work: &RecordedWork, cpu_ns: u64, parts: Vec<OverheadPart>) -> Overhead {
     let low: u64 = parts.iter().map(|part| part.ns_low).sum();
     let high: Option<u64> = parts.iter().map(|part| part.ns_high).sum();
     let middle = high.map(|high| low.midpoint(high));

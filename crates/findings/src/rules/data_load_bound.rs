@@ -1,4 +1,5 @@
-//! DataLoadBound: the device is idle while the host waits for its next batch.
+//! DataLoadBound: the device is idle while the host waits for its next batch. DataWait judges jobs
+//! without device work.
 
 use tprof_facts::units::duration;
 use tprof_metrics::host::RankHost;

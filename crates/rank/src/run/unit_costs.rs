@@ -3,7 +3,7 @@
 
 use tprof_trace::run::{OVERHEAD_VERSION, OverheadPart, RunInfo};
 
-use super::overhead::{IMPORTED, NO_RUN, OLDER, UNMEASURED, cpus, parts};
+use super::job_overhead::{IMPORTED, NO_RUN, OLDER, UNMEASURED, cpus, parts};
 
 /// The unit costs of a run, over all collectors.
 #[derive(Clone, Debug, Default)]
