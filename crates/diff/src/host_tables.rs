@@ -2,6 +2,7 @@
 //! waits, threads, and the heap's sites.
 
 use std::collections::BTreeMap;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Cell, Column, Table, Unit, View};
 
@@ -236,7 +237,7 @@ impl HostTables<'_> {
         };
         let mut rows: Vec<(f64, (String, String), Vec<Cell>)> =
             names.into_iter().map(row).collect();
-        rows.sort_by(|x, y| y.0.total_cmp(&x.0).then_with(|| x.1.cmp(&y.1)));
+        rows.sort_rows_by(|x, y| y.0.total_cmp(&x.0).then_with(|| x.1.cmp(&y.1)));
         rows.into_iter().map(|(_, _, cells)| cells).collect()
     }
 
@@ -305,7 +306,7 @@ impl HostTables<'_> {
                 rows.push((change.abs(), cells));
             }
         }
-        rows.sort_by(|x, y| y.0.total_cmp(&x.0));
+        rows.sort_rows_by(|x, y| y.0.total_cmp(&x.0));
         rows.into_iter().for_each(|(_, cells)| table.row(cells));
         table
     }

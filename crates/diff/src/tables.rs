@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tprof_document::{Cell, Column, Table, Unit};
 use tprof_metrics::program::flops::tera_text;
 use tprof_rank::base::reading::Reading;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::{Repeats, difference_error};
 
 use super::changes::change_of;
@@ -259,7 +260,7 @@ impl ComparisonTables<'_> {
                 (change.abs(), name, cells)
             })
             .collect();
-        rows.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(y.1)));
+        rows.sort_rows_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(y.1)));
         rows.into_iter().for_each(|(_, _, cells)| table.row(cells));
         table
     }

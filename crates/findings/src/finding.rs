@@ -8,6 +8,7 @@ use tprof_facts::labels::base_name;
 use tprof_metrics::gpu::device_memory::CodeLine;
 use tprof_rank::StreamKey;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::model::ThreadIndex;
 
 use super::severity::Severity;
@@ -230,7 +231,7 @@ impl Finding {
         }
         let mut longest: Vec<Evidence<'a>> = Vec::with_capacity(4 * MOST_PLACES);
         let cut = |longest: &mut Vec<Evidence<'a>>| {
-            longest.sort_by(Evidence::compare);
+            longest.sort_rows_by(Evidence::compare);
             longest.truncate(MOST_PLACES);
         };
         let mut least_ns = 0;

@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use super::outcome::{PlaceRow, RankFindings};
 use super::severity::Severity;
+use tprof_rank::base::sort_rows::SortRows;
 
 /// A finding together with all ranks that have it.
 #[derive(Clone, Debug)]
@@ -93,7 +94,7 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
         (is_quick, one.severity())
     };
     let key = |one: &JoinedFinding<'_>| (rank(one), one.finding.max_severity.is_none());
-    all.sort_by(|a, b| {
+    all.sort_rows_by(|a, b| {
         let by_share = || b.share().total_cmp(&a.share());
         key(b).cmp(&key(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))
     });

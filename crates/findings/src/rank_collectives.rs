@@ -4,6 +4,7 @@ use tprof_facts::Clock;
 use tprof_metrics::gpu::stragglers::ComparedCollectives;
 use tprof_metrics::host::{Ledger, RankHost};
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::collectives::{Operation, operations};
 use tprof_rank::samples::{PARTS, Part};
 
@@ -58,7 +59,7 @@ impl DriverCollectiveTime {
                 None => lines.push((line, time.ns)),
             }
         }
-        lines.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        lines.sort_rows_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         lines.truncate(MOST_LINES);
         let shifted =
             |of: &Interval| Interval::new(clock.since_start(of.start), clock.since_start(of.end));

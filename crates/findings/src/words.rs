@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{count, duration, percent};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Work, WorkKind};
 use tprof_trace::model::NameId;
 
@@ -54,7 +55,7 @@ pub(super) fn by_name<'w>(
     }
     let named = |(work, ns): (&Work, u64)| (scene.rank.work_name(work).into_owned(), ns);
     let mut sums: Vec<(String, u64)> = sums.into_values().map(named).collect();
-    sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    sums.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     sums
 }
 

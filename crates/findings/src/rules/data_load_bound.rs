@@ -4,6 +4,7 @@
 use tprof_facts::units::duration;
 use tprof_metrics::host::RankHost;
 use tprof_rank::base::intervals::Cover;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::Part;
 use tprof_rank::{HostSpan, SpanPurpose};
 use tprof_trace::model::SpanKind;
@@ -84,7 +85,7 @@ impl Rule for DataLoadBound {
                 None => names.push((name.to_owned(), length)),
             }
         }
-        names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        names.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let lost = time(scene, direct.length());
         let idle_or_busy =
             if scene.has_device() { "The device is idle" } else { "The host is busy" };

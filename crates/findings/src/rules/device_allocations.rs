@@ -2,6 +2,7 @@
 //! frees it in the middle of steps.
 
 use std::collections::BTreeMap;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_facts::units::percent;
 use tprof_metrics::gpu::gpu_time::IdleCause;
@@ -128,7 +129,7 @@ fn by_function(scene: &Scene<'_>, calls: &[usize]) -> String {
         *counts.entry(function(scene.rank.name(scene.rank.calls[at].name))).or_default() += 1;
     }
     let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+    counts.sort_rows_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
     let shown = counts.iter().take(4).map(|(name, count)| times(scene, *count, name));
     shown.collect::<Vec<String>>().join(", ")
 }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 use tprof_facts::units::{bytes, counted};
 use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::model::{Allocator, DeviceAllocation, ThreadIndex};
 
 use super::fragmented_memory::is_in_pieces;
@@ -154,7 +155,7 @@ fn line(scene: &Scene<'_>, frees: &[&DeviceAllocation]) -> Option<SourceLine> {
         *stacks.entry((row.process, row.stack)).or_default() += 1;
     }
     let mut stacks: Vec<_> = stacks.into_iter().collect();
-    stacks.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    stacks.sort_rows_by_key(|(_, count)| std::cmp::Reverse(*count));
     let of_stacks =
         stacks.iter().find_map(|((process, stack), _)| scene.line_of_stack(*process, *stack));
     of_stacks.or_else(|| {

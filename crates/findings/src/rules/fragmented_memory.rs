@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::units::{bytes, count, counted, percent};
 use tprof_metrics::gpu::device_memory::{Fit, Retry, SegmentSums, held};
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::model::{Allocator, DeviceAllocation, ThreadIndex};
 
 use crate::finding::{Evidence, SourceLine, Track};
@@ -184,7 +185,7 @@ fn line(scene: &Scene<'_>, misfits: &[&DeviceAllocation]) -> Option<SourceLine> 
         return None;
     }
     let mut rows = misfits.to_vec();
-    rows.sort_by_key(|row| Reverse(row.bytes));
+    rows.sort_rows_by_key(|row| Reverse(row.bytes));
     let of_row = |row: &&DeviceAllocation| scene.line_of_stack(row.process, row.stack);
     let with_stack = rows.iter().filter(|row| row.stack != 0);
     let largest = rows.first()?;

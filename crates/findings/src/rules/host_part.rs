@@ -3,6 +3,7 @@
 use tprof_facts::units::{counted, duration, percent};
 use tprof_metrics::host::{LONGEST, Place, RankHost, WallTime};
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{Part, UnsampledShare};
 use tprof_trace::model::ThreadIndex;
 
@@ -280,7 +281,7 @@ fn lines(places: &[(&Place, &WallTime)]) -> String {
             None => sums.push((shown, time.ns, time.shared)),
         }
     }
-    sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    sums.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     let shown = sums.iter().take(2);
     let shown = shown.map(|(name, ns, shared)| format!("{name} {}", about(*ns, shared)));
     shown.collect::<Vec<String>>().join(", ")

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
 use tprof_metrics::host::{AUTOGRAD, Place, WallTime};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{Part, is_collective_module};
 
 use super::host_part::{amount, finding_at, host, is_found, line, too_few, too_little};
@@ -51,7 +52,7 @@ impl Rule for HotFunction {
         let sum =
             |places: &[(&Place, &WallTime)]| places.iter().map(|(_, t)| t.running_ns).sum::<u64>();
         let mut functions: Vec<Vec<(&Place, &WallTime)>> = functions.into_values().collect();
-        functions.sort_by_key(|places| std::cmp::Reverse(sum(places)));
+        functions.sort_rows_by_key(|places| std::cmp::Reverse(sum(places)));
         let most_ns = functions.first().map_or(0, |places| sum(places));
         functions.retain(|places| {
             let share = sum(places) as f64 / host.ledger.wall_ns.max(1) as f64;

@@ -1,6 +1,7 @@
 //! OddShapes: matrix products with sizes that leave matrix units partly unused.
 
 use std::collections::BTreeMap;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_facts::flops::ElementType::{BFloat16, Float8, Float16};
 use tprof_facts::flops::ProductSizes;
@@ -79,7 +80,7 @@ impl Rule for OddShapes {
             all += run.device_ns;
         }
         let mut sizes: Vec<(u64, u64)> = by_size.into_iter().map(|(size, ns)| (ns, size)).collect();
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.sort_rows_by(|a, b| b.cmp(a));
         let text = |(ns, size): &(u64, u64)| format!("{size} ({})", duration(scene.per_step(*ns)));
         let sizes: Vec<String> = sizes.iter().take(3).map(text).collect();
         let seen = format!(

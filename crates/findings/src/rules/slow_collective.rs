@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::units::{bytes, counted, percent};
 use tprof_metrics::gpu::comm::Links;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::collectives::{Operation, operations};
 
 use crate::rule::{Rule, RuleAbout};
@@ -150,7 +151,7 @@ fn found(scene: &Scene<'_>, slow: &[(&MessageKind, &MessageCalls)]) -> Verdict {
     let all: f64 = slow.iter().map(|(_, calls)| excess_ns(calls)).sum();
     let exposed = scene.communication.without(&scene.compute).length();
     let mut longest: Vec<&(&MessageKind, &MessageCalls)> = slow.iter().collect();
-    longest.sort_by(|a, b| excess_ns(b.1).total_cmp(&excess_ns(a.1)));
+    longest.sort_rows_by(|a, b| excess_ns(b.1).total_cmp(&excess_ns(a.1)));
     let text = |((name, element, size, ranks), calls): &(&MessageKind, &MessageCalls)| {
         let element = if element.is_empty() { String::new() } else { format!(" {element}") };
         format!(

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use tprof_facts::units::{duration, percent};
 use tprof_metrics::gpu::waves::blocks_that_fill;
 use tprof_rank::base::intervals::{Cover, Interval, Union};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Class, StreamKey, Work};
 use tprof_trace::model::{Device, NameId, SpanKind};
 
@@ -87,7 +88,7 @@ impl Rule for SmallBatches {
         let (empty, narrow_time) = (sweep.finish(), narrow_time.finish());
         let named = |(name, sum)| (scene.rank.name(name), sum);
         let mut sums: Vec<(&str, (u64, usize))> = sums.into_iter().map(named).collect();
-        sums.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+        sums.sort_rows_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         let most: Vec<String> = sums
             .iter()
             .take(3)

@@ -4,6 +4,7 @@
 use tprof_facts::units::duration;
 use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_rank::HostSpan;
+use tprof_rank::base::sort_rows::SortRows;
 
 use crate::absent::SearchTarget;
 use crate::rule::{Rule, RuleAbout};
@@ -65,7 +66,7 @@ impl Rule for SyncBound {
                 None => names.push((name.to_owned(), call.duration_ns)),
             }
         }
-        names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        names.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let mut seen = format!(
             "{} wait for the device, {} of host time: {}. When they return, the device has no work; \
              it is idle until the host has launched more, {}.",

@@ -3,6 +3,7 @@
 
 use tprof_facts::units::{duration, percent};
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::sort_rows::SortRows;
 
 use crate::finding::{Finding, SourceLine};
 use crate::outcome::{Outcome, RankFindings};
@@ -38,7 +39,7 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
     if all.iter().all(|one| one.ns == 0) {
         return None;
     }
-    all.sort_by_key(|one| (one.ns, one.at));
+    all.sort_rows_by_key(|one| (one.ns, one.at));
     let (late, next, last) = (&all[0], &all[1], &all[all.len() - 1]);
     // If the late rank were on time, collectives would begin when the next-to-last rank arrives.
     let bound_ns = next.ns.saturating_sub(late.ns);

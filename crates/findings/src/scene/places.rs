@@ -1,6 +1,7 @@
 //! Turns a scene's events into places for findings, and finds the ranges around them.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{HostSpan, Moment, Work, enclosing, nesting_order};
 use tprof_trace::model::NameId;
 
@@ -59,7 +60,7 @@ impl<'a> Scene<'a> {
         }
         let mut sums: Vec<(String, u64)> =
             sums.into_iter().map(|(id, sum)| (self.rank.name(id).to_owned(), sum)).collect();
-        sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        sums.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         sums
     }
 }

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use tprof_metrics::host::Place;
 use tprof_rank::HostSpan;
 use tprof_rank::base::intervals::{Cover, Interval, Measure};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{FrameFunctions, FunctionTable, Part};
 use tprof_trace::model::{ProcessIndex, SampleMoment, SpanKind, StackId, ThreadIndex, ThreadState};
 
@@ -79,7 +80,7 @@ impl Scene<'_> {
                 None => functions.push((function, ns)),
             }
         }
-        functions.sort_by_key(|(_, ns)| Reverse(*ns));
+        functions.sort_rows_by_key(|(_, ns)| Reverse(*ns));
         functions.into_iter().next().map(|(function, _)| function)
     }
 
@@ -175,7 +176,7 @@ impl Scene<'_> {
             }
         }
         found.lines = sums.into_values().collect();
-        found.lines.sort_by_key(|(_, ns)| Reverse(*ns));
+        found.lines.sort_rows_by_key(|(_, ns)| Reverse(*ns));
         found
     }
 }

@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 use tprof_rank::RankTrace;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::Role;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -148,7 +149,7 @@ fn by_time(sums: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
         *all.entry(function).or_default() += ns;
     }
     let mut all: Vec<(String, u64)> = all.into_iter().collect();
-    all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    all.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     all
 }
 

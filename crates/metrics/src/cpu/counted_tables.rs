@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::Func;
 
 use super::cells::{WHERE, place_cells};
@@ -130,7 +131,7 @@ fn cells(counts: &Counts, all: &RequestedByRanks<'_>) -> Vec<Cell> {
 fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
     rows.retain(|(_, counts)| !counts.is_empty());
     let of = |counts: &Counts| counts.get(event).map_or(0.0, |tally| tally.count);
-    rows.sort_by(|a, b| of(b.1).total_cmp(&of(a.1)));
+    rows.sort_rows_by(|a, b| of(b.1).total_cmp(&of(a.1)));
     rows
 }
 
@@ -231,7 +232,8 @@ pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a RankCounts> + Clon
         }
     }
     let mut functions: Vec<_> = functions.into_iter().collect();
-    functions.sort_by(|a, b| a.0.name.cmp(&b.0.name).then_with(|| a.0.module.cmp(&b.0.module)));
+    functions
+        .sort_rows_by(|a, b| a.0.name.cmp(&b.0.name).then_with(|| a.0.module.cmp(&b.0.module)));
     let rows = functions.iter().map(|(func, counts)| (place_cells(func), counts)).collect();
     let keys = ["hardware_by_function", "events_by_function"];
     let mut tables = both(keys, " in functions' own code", &WHERE, rows, &all, false);

@@ -8,6 +8,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_document::SortBy;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{CpuTrace, Func, Layer};
 use tprof_trace::model::ThreadState;
 
@@ -145,7 +146,7 @@ impl Functions {
     pub fn under(&self, func: &Func) -> Vec<(&str, u64)> {
         let modules = self.under.get(func).into_iter().flatten();
         let mut modules: Vec<(&str, u64)> = modules.map(|(name, ns)| (&**name, *ns)).collect();
-        modules.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+        modules.sort_rows_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         modules
     }
 
@@ -167,7 +168,7 @@ impl Functions {
         };
         let mut all: Vec<_> = self.all.iter().collect();
         all.retain(|(func, sum)| times(sum) != [0; 3] && (!mine || func.is_own()));
-        all.sort_by(|a, b| times(b.1).cmp(&times(a.1)).then_with(|| a.0.name.cmp(&b.0.name)));
+        all.sort_rows_by(|a, b| times(b.1).cmp(&times(a.1)).then_with(|| a.0.name.cmp(&b.0.name)));
         all
     }
 }

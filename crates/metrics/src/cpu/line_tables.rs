@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 use tprof_document::{Cell, Column, SortBy, Table, Unit, View};
 use tprof_facts::sources::{NoSource, Sources};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{Func, Layer};
 
 use super::cells::{sampled, short_path, shown};
@@ -33,7 +34,7 @@ fn key(sort: SortBy) -> fn(&LineTime) -> u64 {
 fn lines_of(sum: &FunctionLines, sort: SortBy) -> Vec<(u32, &LineTime)> {
     let key = key(sort);
     let mut lines: Vec<_> = sum.lines.iter().map(|(line, time)| (*line, time)).collect();
-    lines.sort_by_key(|(line, time)| {
+    lines.sort_rows_by_key(|(line, time)| {
         (std::cmp::Reverse((key(time), time.self_ns, time.total_ns, time.waited_ns)), *line)
     });
     lines
@@ -124,7 +125,7 @@ pub(super) fn flat(lines: &Lines, sort: SortBy, sources: &mut Sources, why: &str
         .flat_map(|(func, sum)| sum.lines.iter().map(move |(line, time)| (func, *line, time)))
         .collect();
     let key = key(sort);
-    all.sort_by(|(a, a_line, a_time), (b, b_line, b_time)| {
+    all.sort_rows_by(|(a, a_line, a_time), (b, b_line, b_time)| {
         let times = |time: &LineTime| (key(time), time.self_ns, time.total_ns, time.waited_ns);
         times(b_time)
             .cmp(&times(a_time))
@@ -175,7 +176,7 @@ pub(super) fn without_source(lines: &Lines, sources: &mut Sources) -> Vec<String
     reasons.dedup();
     let note = |why: NoSource| {
         let mut of: Vec<_> = files.iter().filter(|((reason, _), _)| *reason == why).collect();
-        of.sort_by_key(|((_, file), ns)| (std::cmp::Reverse(**ns), *file));
+        of.sort_rows_by_key(|((_, file), ns)| (std::cmp::Reverse(**ns), *file));
         let mut names: Vec<&str> =
             of.iter().take(MOST_FILES).map(|((_, file), _)| short_path(file)).collect();
         let more = format!("{} more", of.len().saturating_sub(MOST_FILES));

@@ -7,6 +7,7 @@
 //! any listed line is listed by its function.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{CpuTrace, Func, Layer, Stretch};
 use tprof_trace::model::ThreadState;
 
@@ -149,7 +150,7 @@ impl Lines {
     pub fn folded(&self, key: impl Fn(&LineTime) -> u64) -> Vec<(&Func, &FunctionLines)> {
         let mut all: Vec<_> = self.functions.iter().collect();
         all.retain(|(func, sum)| key(&sum.time) > 0 && (func.is_own() || !sum.passes_on()));
-        all.sort_by(|a, b| {
+        all.sort_rows_by(|a, b| {
             let times = (key(&b.1.time), b.1.time.self_ns, b.1.time.all_ns());
             times.cmp(&(key(&a.1.time), a.1.time.self_ns, a.1.time.all_ns())).then_with(|| {
                 (&a.0.name, &a.0.file, &a.0.module).cmp(&(&b.0.name, &b.0.file, &b.0.module))

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_document::{Cell, Column, Table, Unit, View};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::Func;
 
 use super::cells::{WHERE, place_cells, sampled, shown};
@@ -21,7 +22,7 @@ pub(super) fn tables(split: &Split, data: bool) -> Vec<Table> {
         let table = Table::new("ranges", "NVTX ranges, time on a core", columns("range"))
             .about("only the range's own thread; self: without nested ranges");
         let mut sorted: Vec<_> = split.ranges.iter().collect();
-        sorted.sort_by(|a, b| {
+        sorted.sort_rows_by(|a, b| {
             let order = |g: &Group| (g.self_ns, g.total_ns);
             order(b.1).cmp(&order(a.1)).then_with(|| a.0.cmp(b.0))
         });
@@ -106,7 +107,7 @@ fn functions(
     let mut table = Table::new(key, format!("Functions by {group}"), columns).view(View::Data);
     for (label, group) in groups {
         let mut rows: Vec<_> = group.functions.iter().collect();
-        rows.sort_by(|a, b| {
+        rows.sort_rows_by(|a, b| {
             let order = |w: &super::groups::SelfAndTotal| (w.self_ns, w.total_ns);
             order(b.1).cmp(&order(a.1)).then_with(|| a.0.name.cmp(&b.0.name))
         });

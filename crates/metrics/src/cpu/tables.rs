@@ -1,6 +1,7 @@
 //! Tables of functions, modules and call trees.
 
 use tprof_document::{Cell, Column, Options, SortBy, Table, Unit};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::Layer;
 
 use super::cells::{WHERE, place_cells, sampled, shown};
@@ -120,7 +121,7 @@ pub(super) fn modules(all: &Functions, why: &str) -> Table {
     ];
     let mut table = Table::new("modules", "Modules", columns).empty(why);
     let mut rows: Vec<_> = all.modules.iter().collect();
-    rows.sort_by(|a, b| {
+    rows.sort_rows_by(|a, b| {
         (b.1.self_ns, b.1.total_ns).cmp(&(a.1.self_ns, a.1.total_ns)).then_with(|| a.0.cmp(b.0))
     });
     for (module, sum) in rows {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use tprof_document::{Cell, Column, FoldedRows, RankContext, Table, Unit, View};
 use tprof_facts::units;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{Func, NO_SAMPLES, word};
 use tprof_trace::model::{ThreadCounts, ThreadState};
 
@@ -97,7 +98,7 @@ fn idle(all: &[(RankContext, ThreadRow)]) -> Option<FoldedRows> {
             .or_default() += 1;
     }
     let mut names: Vec<(&str, u64)> = names.into_iter().collect();
-    names.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+    names.sort_rows_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
     let left_out = names.len().saturating_sub(MOST_NAMES);
     let mut shown: Vec<String> = (names.iter().take(MOST_NAMES))
         .map(
@@ -159,7 +160,7 @@ pub(super) fn switches(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) ->
         all.into_iter().flatten().sum::<u64>()
     };
     let mut sorted: Vec<&(RankContext, ThreadRow)> = all.iter().collect();
-    sorted.sort_by_key(|(_, row)| std::cmp::Reverse(sum(row)));
+    sorted.sort_rows_by_key(|(_, row)| std::cmp::Reverse(sum(row)));
     for (at, row) in sorted {
         let mut cells = counted(&row.counts, shown).to_vec();
         cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, shown.ranked).into()]);
@@ -221,7 +222,7 @@ pub(super) fn processes(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) -
             }
         }
     }
-    sums.sort_by_key(|(_, _, time, _)| std::cmp::Reverse(time[0]));
+    sums.sort_rows_by_key(|(_, _, time, _)| std::cmp::Reverse(time[0]));
     for (at, row, time, counts) in sums {
         let name = match shown.ranked {
             true => format!("{}, {}", at.label, row.program),

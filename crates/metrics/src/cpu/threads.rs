@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_facts::labels;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
@@ -72,7 +73,7 @@ impl Analysis for ThreadsReport {
             }
         }
         let mut rows: Vec<((ProcessIndex, ThreadIndex), ThreadRow)> = rows.into_iter().collect();
-        rows.sort_by_key(|(key, _)| *key);
+        rows.sort_rows_by_key(|(key, _)| *key);
         let mut counted = RankCounts::of(rank, false, None);
         for (key, row) in &mut rows {
             row.events = counted.threads.remove(key).unwrap_or_default();
@@ -90,7 +91,7 @@ impl Analysis for ThreadsReport {
             asked.push(counted.asked);
         }
         let asked = RequestedByRanks(asked.iter().collect());
-        all.sort_by_key(|(_, row)| {
+        all.sort_rows_by_key(|(_, row)| {
             (row.is_idle(), std::cmp::Reverse(row.time(ThreadState::Running)))
         });
         let mut tables = vec![threads(&all, shown), switches(&all, shown), processes(&all, shown)];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{Func, Layer};
 
 /// A node of a tree, with the indices of its children.
@@ -116,7 +117,7 @@ impl FunctionTree {
     ) {
         let mut children: Vec<&usize> = self.nodes[at].children.iter().collect();
         children.retain(|child| self.nodes[**child].total_ns >= least);
-        children.sort_by(|a, b| {
+        children.sort_rows_by(|a, b| {
             let (a, b) = (&self.nodes[**a], &self.nodes[**b]);
             let name = |n: &CallNode| n.func.as_ref().map(|f| Arc::clone(&f.name));
             b.total_ns.cmp(&a.total_ns).then_with(|| name(a).cmp(&name(b)))

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_document::{Cell, Column, FoldedRows, Table, Unit};
 use tprof_facts::frames::NO_STACK;
 use tprof_facts::units::duration;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, joins, word};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
@@ -109,7 +110,7 @@ impl WaitsByPlace {
         let mut table =
             Table::new("waiting", "Waiting, all threads", columns).about(about).empty(why);
         let mut sorted: Vec<_> = self.by_place.iter().filter(|(_, sum)| sum.ns > 0).collect();
-        sorted.sort_by(|a, b| {
+        sorted.sort_rows_by(|a, b| {
             let name = |place: &Option<Func>| place.as_ref().map(|func| func.name.clone());
             let order = (a.0.0, b.1.ns, a.0.1).cmp(&(b.0.0, a.1.ns, b.0.1));
             order.then_with(|| name(&a.0.2).cmp(&name(&b.0.2)))

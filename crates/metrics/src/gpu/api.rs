@@ -5,6 +5,7 @@ use tprof_document::nsys::{self, Values};
 use tprof_document::{
     Analysis, Body, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 use tprof_trace::model::{NameId, SpanKind};
 
@@ -77,7 +78,7 @@ fn of_rank(rank: &RankTrace<'_>) -> (Vec<Values<Function>>, LeftOutRows) {
         values,
     };
     let mut rows: Vec<Values<Function>> = found.into_iter().map(function).collect();
-    rows.sort_by(|a, b| a.row.name.cmp(&b.row.name));
+    rows.sort_rows_by(|a, b| a.row.name.cmp(&b.row.name));
     (rows, left_out)
 }
 

@@ -8,6 +8,7 @@ use tprof_document::{
 };
 use tprof_facts::copies::direction;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::Description;
 use tprof_rank::{Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 use tprof_trace::model::CopyKind;
@@ -153,7 +154,7 @@ fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, 
             (kind, changes)
         })
         .collect();
-    all.sort_by_key(|(kind, _)| *kind);
+    all.sort_rows_by_key(|(kind, _)| *kind);
     all
 }
 
@@ -182,7 +183,7 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
         }
     };
     let mut kinds: Vec<KindCopies> = by_kind.into_iter().map(of_kind).collect();
-    kinds.sort_by_key(|row| (Reverse(row.busy_ns), row.kind));
+    kinds.sort_rows_by_key(|row| (Reverse(row.busy_ns), row.kind));
     let series = if all { series } else { Vec::new() };
     RankCopies { kinds, curve: curve(rank, &copies), series, left_out }
 }
@@ -272,7 +273,7 @@ fn table(parts: &[(RankContext, RankCopies)]) -> Table {
         .empty(NO_COPIES);
     let mut rows: Vec<(&RankContext, &KindCopies)> =
         parts.iter().flat_map(|(at, part)| part.kinds.iter().map(move |row| (at, row))).collect();
-    rows.sort_by_key(|(_, row)| Reverse(row.busy_ns));
+    rows.sort_rows_by_key(|(_, row)| Reverse(row.busy_ns));
     for (at, row) in rows {
         let mut cells = vec![
             at.label.as_str().into(),

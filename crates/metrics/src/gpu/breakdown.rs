@@ -9,6 +9,7 @@ use tprof_document::over_ranks::{RankShare, over_ranks};
 use tprof_document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
 use crate::gpu::host_overlap::{self, HostDeviceOverlap};
@@ -121,7 +122,7 @@ impl Analysis for Breakdown {
             .iter()
             .flat_map(|(at, part)| part.devices.iter().map(move |row| (at, *row)))
             .collect();
-        rows.sort_by(|a, b| b.1.share(b.1.idle_ns).total_cmp(&a.1.share(a.1.idle_ns)));
+        rows.sort_rows_by(|a, b| b.1.share(b.1.idle_ns).total_cmp(&a.1.share(a.1.idle_ns)));
         let mut tables = vec![table(&rows)];
         if rows.len() > 1 {
             tables.insert(0, parts_over_ranks(&rows));

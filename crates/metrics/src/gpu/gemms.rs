@@ -18,6 +18,7 @@ use tprof_facts::flops::peaks::{self, Peaks};
 use tprof_facts::units;
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::base::names::Names;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tprof_trace::model::{NameId, SpanKind};
 
@@ -264,7 +265,7 @@ impl Analysis for Gemms {
             rows.entry(key).and_modify(|sum| sum.add(calls)).or_insert_with(|| calls.clone());
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.sort_by_key(|((_, shape), calls)| {
+        rows.sort_rows_by_key(|((_, shape), calls)| {
             Reverse((calls.busy_ns, shape.flops.unwrap_or(u64::MAX)))
         });
         let mut body = Body { tables: vec![table(&rows, peaks.as_ref())], notes };

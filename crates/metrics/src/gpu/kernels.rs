@@ -11,6 +11,7 @@ use tprof_document::{
 };
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::base::names::{Names, short};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::quantiles;
 use tprof_rank::{Busy, Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 use tprof_trace::model::NameId;
@@ -168,7 +169,7 @@ pub fn sums_of_rank<'r>(
         .into_values()
         .map(|(row, count, ns)| (rank.work_name(row), row.class, count, ns))
         .collect();
-    kernels.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    kernels.sort_rows_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     kernels.dedup_by(|next, kept| {
         let equal = (&next.0, next.1) == (&kept.0, kept.1);
         if equal {
@@ -176,7 +177,7 @@ pub fn sums_of_rank<'r>(
         }
         equal
     });
-    kernels.sort_by_key(|row| Reverse(row.3));
+    kernels.sort_rows_by_key(|row| Reverse(row.3));
     kernels.into_iter().map(|(name, _, count, ns)| (name, count, ns)).collect()
 }
 
@@ -221,7 +222,7 @@ fn runs_of(name: Arc<str>, class: Class, mut durations: Vec<u64>) -> KernelRuns 
 
 /// Joins rows with the same name and class, and sorts them by the sum of durations, largest first.
 fn join_equal(kernels: &mut Vec<KernelRuns>) {
-    kernels.sort_by(|a, b| (&a.name, a.class).cmp(&(&b.name, b.class)));
+    kernels.sort_rows_by(|a, b| (&a.name, a.class).cmp(&(&b.name, b.class)));
     kernels.dedup_by(|next, kept| {
         let equal = (&next.name, next.class) == (&kept.name, kept.class);
         if equal {
@@ -229,7 +230,7 @@ fn join_equal(kernels: &mut Vec<KernelRuns>) {
         }
         equal
     });
-    kernels.sort_by_key(|row| Reverse((row.total_ns, row.outside[1])));
+    kernels.sort_rows_by_key(|row| Reverse((row.total_ns, row.outside[1])));
 }
 
 /// Kernels by class and name: `tprof report kernels`.
@@ -273,7 +274,7 @@ fn by_kind(parts: &[(RankContext, RankKernels)]) -> Table {
         COMBINATIONS.iter().enumerate().map(|(at, name)| (*name, sum(at))).collect();
     let busy: u64 = sums.iter().map(|row| row.1).sum();
     sums.retain(|row| row.1 > 0);
-    sums.sort_by_key(|row| Reverse(row.1));
+    sums.sort_rows_by_key(|row| Reverse(row.1));
     for (name, total_ns) in sums {
         table.row(vec![name.into(), total_ns.into(), (total_ns as f64 / busy as f64).into()]);
     }

@@ -8,6 +8,7 @@ use tprof_document::{
 };
 use tprof_facts::copies::direction;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS, judges};
 use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind};
 
@@ -211,7 +212,7 @@ fn sizes(parts: &[(RankContext, CopiesByMemory)]) -> Table {
             row.row.bytes.as_ref().map_or(0, |bytes| bytes.iter().sum())
         };
         let mut rows: Vec<&Values<CopyColumns>> = part.kinds.iter().collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(bytes(row)));
+        rows.sort_rows_by_key(|row| std::cmp::Reverse(bytes(row)));
         for row in rows {
             let mut cells = vec![at.label.as_str().into()];
             match &row.row.bytes {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_facts::units::{count, duration};
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Busy, Class, DeviceWindow, RankTrace};
 
 /// The kernels, copies and memsets of a rank that began outside of its devices' steps.
@@ -146,7 +147,7 @@ pub fn add_left_out<'p>(
         .about("before, between and after the steps; counted nowhere else here");
     let rows = parts.flat_map(|(at, part)| part.by_name.iter().map(move |row| (at, row)));
     let mut rows: Vec<(&RankContext, (&String, &[u64; 2]))> = rows.collect();
-    rows.sort_by_key(|(_, (_, [_, sum_ns]))| Reverse(*sum_ns));
+    rows.sort_rows_by_key(|(_, (_, [_, sum_ns]))| Reverse(*sum_ns));
     for (at, (name, [count, sum_ns])) in rows {
         table.row(vec![
             at.label.as_str().into(),

@@ -8,6 +8,7 @@ use tprof_document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use tprof_rank::base::names::{Names, short};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Busy, Class, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
 use crate::gpu::breakdown::NO_WORK;
@@ -121,7 +122,7 @@ impl Analysis for Overlap {
             .iter()
             .flat_map(|(at, (part, _))| part.iter().map(move |row| (at, row)))
             .collect();
-        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.exposed_ns()));
+        rows.sort_rows_by_key(|(_, row)| std::cmp::Reverse(row.exposed_ns()));
         let any_outside = parts.iter().any(|(_, (_, outside))| outside.communicates);
         let mut tables = vec![table(&rows), by_kernel(&rows, any_outside)];
         let shares: Vec<(f64, &str)> = rows
@@ -177,7 +178,7 @@ fn by_kernel(rows: &[(&RankContext, &DeviceOverlap)], any_outside: bool) -> Tabl
         *sums = (sums.0 + kernel.exposed_ns, sums.1 + kernel.total_ns, sums.2 + kernel.count);
     }
     let mut kernels: Vec<_> = kernels.into_iter().collect();
-    kernels.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    kernels.sort_rows_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let mut table = Table::new("by_kernel", "Exposed communication by kernel, all ranks", columns)
         .about("sums of durations: kernels that run at once each count")
         .empty(if any_outside { ONLY_OUTSIDE } else { NO_KERNEL });

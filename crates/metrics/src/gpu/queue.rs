@@ -6,6 +6,7 @@ use tprof_document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::Description;
 use tprof_rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
 use tprof_trace::calls::function;
@@ -270,7 +271,7 @@ fn table(parts: &[(RankContext, RankQueues)]) -> Table {
         .empty(NO_LAUNCHES);
     let mut rows: Vec<(&RankContext, &StreamQueue)> =
         parts.iter().flat_map(|(at, part)| part.streams.iter().map(move |row| (at, row))).collect();
-    rows.sort_by(|a, b| {
+    rows.sort_rows_by(|a, b| {
         b.1.full_ns.cmp(&a.1.full_ns).then(b.1.points.max.total_cmp(&a.1.points.max))
     });
     for (at, row) in rows {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::Part;
 use tprof_trace::model::ThreadIndex;
 
@@ -78,7 +79,7 @@ impl<'t> ThreadChoice<'t> {
         let scored = teams.into_values().filter_map(|team| Some((self.score(&team, kept)?, team)));
         let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
         let Some((_, mut team)) = best else { return Vec::new() };
-        team.sort_by_key(|one| std::cmp::Reverse(kept.shared(&self.work(one))));
+        team.sort_rows_by_key(|one| std::cmp::Reverse(kept.shared(&self.work(one))));
         self.used.extend(team.iter().map(|one| one.thread));
         team
     }

@@ -7,6 +7,7 @@ use std::hash::Hash;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::pass_through::is_of_tprof;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{CpuTrace, Part};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -148,7 +149,7 @@ impl ConcurrentWork {
             };
         let mut threads: Vec<ThreadAtPlace> =
             threads.into_iter().filter(|(_, ns)| ns[0] > 0).map(other).collect();
-        threads.sort_by(|a, b| (b.ns, &a.thread, &a.place).cmp(&(a.ns, &b.thread, &b.place)));
+        threads.sort_rows_by(|a, b| (b.ns, &a.thread, &a.place).cmp(&(a.ns, &b.thread, &b.place)));
         ConcurrentWork { blocked_ns: kept.length(), outside_ns: outside.length(), threads }
     }
 
@@ -217,7 +218,7 @@ impl ConcurrentWork {
         waits.for_each(|other| *sums.entry(&other.place).or_default() += other.ns);
         let mut places: Vec<(Place, u64)> =
             sums.into_iter().map(|(place, ns)| (place.clone(), ns)).collect();
-        places.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        places.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let ns = places.iter().map(|(_, ns)| ns).sum();
         let share = ns as f64 / self.of_threads(Place::is_work).max(1) as f64;
         Delay { ns, share, bound_ns: (self.blocked_ns as f64 * share) as u64, places }

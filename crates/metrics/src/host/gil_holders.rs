@@ -1,6 +1,7 @@
 //! Finds the threads of the driving thread's process that held Python's lock.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{CpuTrace, Part};
 use tprof_trace::model::ThreadState;
 
@@ -55,6 +56,6 @@ fn by_line(times: impl Iterator<Item = (Place, u64)>) -> Vec<(Place, u64)> {
         }
     }
     let mut all: Vec<(Place, u64)> = sums.into_iter().collect();
-    all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    all.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     all
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tprof_rank::base::apportion::apportion;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{CpuTrace, Func, Part, Stretch, UnsampledShare};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
@@ -160,7 +161,7 @@ impl Ledger {
         let of = self.waited_for.iter().filter(|((of, saves, _), _)| is_of(*of, *saves));
         let of = of.filter(|(_, ns)| **ns > 0);
         let mut all: Vec<(&str, u64)> = of.map(|((_, _, what), ns)| (&**what, *ns)).collect();
-        all.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+        all.sort_rows_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
         all
     }
 
@@ -169,7 +170,7 @@ impl Ledger {
         let of = |place: &&Place| part.is_none_or(|part| place.part == part);
         let mut all: Vec<_> = self.places.iter().filter(|(place, _)| of(place)).collect();
         all.retain(|(_, amount)| amount.ns > 0);
-        all.sort_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
+        all.sort_rows_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
         all
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::Repeats;
 use tprof_rank::samples::{CpuTrace, Part};
 use tprof_rank::{Needs, RankTrace, Step, steps_of_one_process};
@@ -229,7 +230,7 @@ impl RankHost {
             *waited_ns += amount.ns - amount.running_ns;
         }
         let mut lines: Vec<_> = lines.into_iter().filter(|(_, ns)| ns[0] + ns[1] > 0).collect();
-        lines.sort_by(|a, b| (b.1[0] + b.1[1], &a.0).cmp(&(a.1[0] + a.1[1], &b.0)));
+        lines.sort_rows_by(|a, b| (b.1[0] + b.1[1], &a.0).cmp(&(a.1[0] + a.1[1], &b.0)));
         lines
     }
 }
@@ -293,7 +294,7 @@ fn imports_of(rows: &[Sample], start_up: &Ledger, trace: &CpuTrace) -> Vec<(Stri
     let scale = start_up.wall_ns as f64 / all_ns.max(1) as f64;
     let named = sums.into_iter().filter_map(|(name, ns)| Some((name?, (ns as f64 * scale) as u64)));
     let mut named: Vec<(String, u64)> = named.collect();
-    named.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    named.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     named
 }
 

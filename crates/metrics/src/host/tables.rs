@@ -1,6 +1,7 @@
 //! The tables of `report host`.
 
 use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{PARTS, Part};
 
 use super::ledger::{Ledger, WallTime};
@@ -94,7 +95,7 @@ fn parts(ranks: &Ranks, why: &str) -> Table {
         let ledger = &host.ledger;
         let mut rows: Vec<Part> = PARTS.to_vec();
         rows.retain(|part| ledger.ns(*part) > 0);
-        rows.sort_by_key(|part| std::cmp::Reverse(ledger.ns(*part)));
+        rows.sort_rows_by_key(|part| std::cmp::Reverse(ledger.ns(*part)));
         for part in rows {
             let all = ledger.parts.get(&part).copied().unwrap_or_default();
             let most = ledger.places(Some(part));
@@ -146,7 +147,7 @@ fn places(ranks: &Ranks, why: &str) -> Table {
         let all = host.ledger.places(None).into_iter();
         rows.extend(all.map(|(place, amount)| (at, &host.ledger, place, amount)));
     }
-    rows.sort_by(|a, b| (b.3.ns, a.2).cmp(&(a.3.ns, b.2)));
+    rows.sort_rows_by(|a, b| (b.3.ns, a.2).cmp(&(a.3.ns, b.2)));
     for (at, ledger, place, all) in rows {
         let mut name = match place.below.is_empty() {
             true => place.shown(),
@@ -193,7 +194,7 @@ fn followed(ranks: &Ranks) -> Table {
     for (at, host) in ranks {
         let ledger = &host.ledger;
         let mut rows: Vec<_> = ledger.followed.iter().filter(|(_, all)| all.ns > 0).collect();
-        rows.sort_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
+        rows.sort_rows_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
         for ((thread, waits, part), all) in rows {
             let mut row = vec![
                 Cell::applies(at.rank),
@@ -277,7 +278,7 @@ fn steps(ranks: &Ranks) -> Option<Table> {
     for (at, host) in ranks {
         rows.extend(host.steps.iter().map(|step| (at, step)));
     }
-    rows.sort_by_key(|(_, step)| std::cmp::Reverse(step.wall_ns));
+    rows.sort_rows_by_key(|(_, step)| std::cmp::Reverse(step.wall_ns));
     for (at, step) in rows {
         let mut row: Vec<Cell> = vec![
             Cell::applies(at.rank),

@@ -14,6 +14,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
@@ -201,7 +202,7 @@ impl Workers {
         }
         let modules = modules.into_iter().filter(|(_, ns)| *ns > 0);
         let mut imports: Vec<_> = modules.map(|(name, ns)| (name.to_owned(), ns)).collect();
-        imports.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        imports.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let rest = kept.without(&found.starting);
         let alone = teams.iter().filter_map(|(team, _)| alone(team, &found.delayed, &rest));
         found.alone = alone.max_by_key(|(process, ns)| (*ns, *process));
@@ -274,7 +275,7 @@ fn by_line<'d>(threads: impl Iterator<Item = &'d ThreadAtPlace>) -> Vec<(Place, 
         }
     }
     let mut all: Vec<(Place, u64)> = sums.into_iter().collect();
-    all.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    all.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     all
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tprof_rank::base::frames::{FrameId, Frames};
 use tprof_rank::base::object::object;
 use tprof_rank::base::reading::Reading;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::model::ProcessIndex;
 
 use super::points::{Points, Trend};
@@ -133,7 +134,7 @@ impl MergedSites {
             .collect();
         // Sites with equal bytes are ordered by their stacks, so that the result does not depend on
         // the order of events.
-        sites.sort_by(|a, b| {
+        sites.sort_rows_by(|a, b| {
             let key =
                 |site: &Site| (site.peak_bytes.get(), site.bytes.get(), site.allocations.get());
             key(b).cmp(&key(a)).then_with(|| a.stack.cmp(&b.stack))
@@ -167,7 +168,7 @@ impl MergedSites {
                 GrowingSite { growth_bytes, bytes_per_interval, last_bytes, stack }
             })
             .collect();
-        growing.sort_by(|a, b| {
+        growing.sort_rows_by(|a, b| {
             let (of_a, of_b) = (a.growth_bytes.get(), b.growth_bytes.get());
             of_b.cmp(&of_a).then_with(|| a.stack.cmp(&b.stack))
         });
@@ -190,7 +191,7 @@ impl MergedSites {
         }
         let mut owners: Vec<(u64, Vec<Arc<str>>)> =
             held.into_iter().map(|(at, bytes)| (bytes, frames.texts(&self.frames[at]))).collect();
-        owners.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        owners.sort_rows_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         owners.truncate(most);
         owners
     }

@@ -10,6 +10,7 @@ use tprof_document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use tprof_rank::base::reading::Reading;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::{MemoryRecording, Process, ProcessIndex, counter};
 
@@ -79,7 +80,7 @@ impl Analysis for Snapshot {
                 held.processes.into(),
             ]);
         }
-        sites.rows.sort_by_key(|row| {
+        sites.rows.sort_rows_by_key(|row| {
             let bytes = row[1].value().and_then(|value| value.number());
             Reverse(bytes.map_or(0, |bytes| bytes as u64))
         });

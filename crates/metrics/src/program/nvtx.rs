@@ -7,6 +7,7 @@ use tprof_document::nsys::{self, Values};
 use tprof_document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::{NameId, SpanKind};
 
@@ -152,7 +153,7 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
         row.kernels = row.kernels.map(|_| caused.kernels);
         row.gpu_ns = row.gpu_ns.map(|_| caused.busy_ns);
     }
-    rows.sort_by(|a, b| a.row.key.cmp(&b.row.key));
+    rows.sort_rows_by(|a, b| a.row.key.cmp(&b.row.key));
     rows
 }
 

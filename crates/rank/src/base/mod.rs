@@ -11,4 +11,5 @@ pub mod object;
 pub mod parallel;
 pub mod reading;
 pub mod search;
+pub mod sort_rows;
 pub mod stats;

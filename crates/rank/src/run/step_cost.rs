@@ -4,6 +4,7 @@ use tprof_facts::units::{duration, percent};
 
 use crate::base::object::object;
 use crate::base::reading::Reading;
+use crate::base::sort_rows::SortRows;
 
 /// The cost of recording is visible if it is more than this share of a step.
 const VISIBLE: f64 = 0.05;
@@ -218,7 +219,7 @@ impl StepCost {
         let most = |part: &StepPart| part.ns_high.get().unwrap_or(part.ns_low);
         let is_worth = |part: &&StepPart| most(part) as f64 > self.step_ns as f64 * WORTH_A_WORD;
         let mut parts: Vec<&StepPart> = self.parts.iter().filter(is_worth).collect();
-        parts.sort_by_key(|part| std::cmp::Reverse(most(part)));
+        parts.sort_rows_by_key(|part| std::cmp::Reverse(most(part)));
         let words = |part: &&StepPart| {
             let high = part.ns_high.get().map_or("an unknown time".to_owned(), duration);
             format!("{} {}", part.words(), span(duration(part.ns_low), high))

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use tprof_document::{Cell, Column, Table, Unit};
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ChannelWork, ChannelWorkKind};
 
@@ -93,7 +94,7 @@ impl ChannelSums {
              waited for, which overlap",
         );
         let mut rows: Vec<_> = self.0.iter().collect();
-        rows.sort_by_key(|(key, sums)| (Reverse(sums.total_ns), *key));
+        rows.sort_rows_by_key(|(key, sums)| (Reverse(sums.total_ns), *key));
         for ((operation, kind, channel), sums) in rows {
             table.row(vec![
                 sums.count.into(),

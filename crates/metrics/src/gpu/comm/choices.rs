@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tprof_document::{Cell, Column, Table, Unit};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::collectives::Operation;
 
 use super::bandwidth::{bus_factor, per_second};
@@ -74,7 +75,7 @@ impl Choices {
         )
         .about("as NCCL reported them to its profiler plugin");
         let mut rows: Vec<(&ChoiceKey, &Times)> = self.0.iter().collect();
-        rows.sort_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
+        rows.sort_rows_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
         for (key, times) in rows {
             let mean_ns = times.sum_ns as f64 / times.calls.max(1) as f64;
             let bus = key.bytes.and_then(|bytes| {

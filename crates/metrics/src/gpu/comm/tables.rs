@@ -1,6 +1,7 @@
 //! Makes the tables of the report `comm`.
 
 use std::cmp::Reverse;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
@@ -60,7 +61,7 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
 
 fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankContext>) {
     let mut rows: Vec<(&OperationKey, &Times)> = sums.times.iter().collect();
-    rows.sort_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
+    rows.sort_rows_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
     for (key, times) in rows {
         let mean_ns = times.sum_ns as f64 / times.calls.max(1) as f64;
         let no_size = if key.name == "barrier" { NO_MESSAGE } else { NO_SIZE };

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Moment, RankTrace, enclosing, nesting_order};
 use tprof_trace::model::{
     Allocator, DeviceAllocation, NameId, ProcessIndex, SpanKind, StackId, ThreadIndex,
@@ -161,6 +162,6 @@ pub fn holders<'b>(blocks: impl IntoIterator<Item = &'b DeviceBlock>) -> Vec<Hol
         bytes,
     };
     let mut holders: Vec<Holder> = sums.into_iter().map(holder).collect();
-    holders.sort_by_key(|holder| Reverse(holder.bytes));
+    holders.sort_rows_by_key(|holder| Reverse(holder.bytes));
     holders
 }

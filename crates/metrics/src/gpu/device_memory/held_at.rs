@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tprof_rank::RankTrace;
 use tprof_rank::base::frames::Frames;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, StackId};
 
 use super::{frees, resets};
@@ -92,7 +93,7 @@ pub fn held_until(rank: &RankTrace<'_>, process: ProcessIndex, until_ns: u64) ->
         }
         let sites = sites.into_iter().map(|(site, (blocks, bytes))| (blocks, bytes, site));
         held.sites = sites.collect();
-        held.sites.sort_by_key(|(_, bytes, _)| Reverse(*bytes));
+        held.sites.sort_rows_by_key(|(_, bytes, _)| Reverse(*bytes));
         held.sites.truncate(MOST_SITES);
     }
     devices.into_values().collect()

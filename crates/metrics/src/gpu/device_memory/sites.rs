@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tprof_rank::base::frames::{FrameId, Frames};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::TraceFile;
 use tprof_trace::model::DeviceAllocation;
 
@@ -77,6 +78,8 @@ pub fn of_rank(
         let held = peak_ns(sites[site].pool).is_some_and(|peak| taken_ns <= peak);
         sites[site].peak_bytes += if held { bytes } else { 0 };
     }
-    sites.sort_by_key(|site| (site.pool.device.is_none(), Reverse((site.peak_bytes, site.bytes))));
+    sites.sort_rows_by_key(|site| {
+        (site.pool.device.is_none(), Reverse((site.peak_bytes, site.bytes)))
+    });
     sites
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_rank::base::frames::{FrameId, Frames};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{AllocatorBlock, AllocatorEvent, AllocatorSegment};
 
@@ -194,7 +195,7 @@ fn stacks(file: &TraceFile, frames: &mut Frames<'_>) -> Vec<LiveStack> {
         LiveStack { device, blocks, bytes, stack: frames.texts(&stack) }
     };
     let mut rows: Vec<LiveStack> = sums.into_iter().map(one).collect();
-    rows.sort_by_key(|row| Reverse(row.bytes));
+    rows.sort_rows_by_key(|row| Reverse(row.bytes));
     rows
 }
 

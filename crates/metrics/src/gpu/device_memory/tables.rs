@@ -1,6 +1,7 @@
 //! Makes the tables of the report `device-memory`.
 
 use std::cmp::Reverse;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::units::{bytes, counted};
@@ -31,7 +32,7 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
         .iter()
         .flat_map(|(context, part)| part.pools.iter().map(move |row| (context, row)))
         .collect();
-    rows.sort_by_key(|(_, row)| {
+    rows.sort_rows_by_key(|(_, row)| {
         // Pinned host memory comes last: the report is about device memory. A framework's blocks
         // come before the segments that they lie in.
         let is_framework = row.pool.allocator == Allocator::Framework;
@@ -243,7 +244,7 @@ fn categories(rows: &[(&RankContext, &PoolMemory)]) -> Table {
         let mut by_category: Vec<(Category, u64)> =
             Category::ALL.into_iter().zip(row.peak.by_category).collect();
         by_category.retain(|(_, bytes)| *bytes > 0);
-        by_category.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        by_category.sort_rows_by_key(|(_, bytes)| Reverse(*bytes));
         for (category, bytes) in by_category {
             table.row(vec![
                 context.label.as_str().into(),

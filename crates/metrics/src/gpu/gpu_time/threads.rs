@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 use tprof_rank::base::innermost::innermost;
 use tprof_rank::base::intervals::{Cover, Interval, Union};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::call_names::{
     is_device_allocation, is_pinned_allocation, is_synchronous_copy, is_synchronous_memset,
     is_wait, loads_code,
@@ -375,7 +376,7 @@ impl Threads {
                 .filter(|at| *at != thread as usize && self.all[*at].process == process);
             let worked = others.map(|at| (at_work(at).length_within(interval), at));
             let mut worked: Vec<(u64, usize)> = worked.filter(|(ns, _)| *ns > 0).collect();
-            worked.sort_by_key(|(ns, at)| (std::cmp::Reverse(*ns), *at));
+            worked.sort_rows_by_key(|(ns, at)| (std::cmp::Reverse(*ns), *at));
             for (_, at) in worked {
                 let part = rest.intersection(&at_work(at).within(interval));
                 for &part in part.parts() {
@@ -453,7 +454,7 @@ impl Threads {
             }
         }
         let mut places: Vec<(Place, u64)> = places.into_iter().collect();
-        places.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        places.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         places
     }
 }

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{RankTrace, WorkKind};
 use tprof_trace::model::CopyKind;
 
@@ -87,7 +88,7 @@ impl Waterfall {
         let mut causes: Vec<(IdleCause, u64)> =
             CAUSES.map(|cause| (cause, self.ns(cause))).into_iter().collect();
         causes.retain(|(_, ns)| *ns > 0);
-        causes.sort_by_key(|(cause, ns)| (std::cmp::Reverse(*ns), *cause));
+        causes.sort_rows_by_key(|(cause, ns)| (std::cmp::Reverse(*ns), *cause));
         causes
     }
 
@@ -162,7 +163,7 @@ fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u
     }
     let mut kinds: Vec<(CopyKind, Cover)> =
         by_kind.into_iter().map(|(kind, times)| (kind, Cover::of(times))).collect();
-    kinds.sort_by_key(|(kind, cover)| (std::cmp::Reverse(alone.shared(cover)), *kind as u8));
+    kinds.sort_rows_by_key(|(kind, cover)| (std::cmp::Reverse(alone.shared(cover)), *kind as u8));
     let mut rest = alone.clone();
     let mut found = Vec::new();
     for (kind, cover) in kinds {

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use tprof_document::over_ranks::{RankShare, over_ranks};
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_rank::base::names::short;
+use tprof_rank::base::sort_rows::SortRows;
 
 use super::{Cause, LongGap, RankIdle, StreamIdle};
 use crate::gpu::breakdown::NO_WORK;
@@ -68,7 +69,7 @@ fn streams(parts: &[(RankContext, RankIdle)]) -> Table {
         .empty(NO_WORK);
     let mut rows: Vec<(&RankContext, &StreamIdle)> =
         parts.iter().flat_map(|(at, part)| part.streams.iter().map(move |row| (at, row))).collect();
-    rows.sort_by_key(|(_, row)| Reverse(row.busy_ns));
+    rows.sort_rows_by_key(|(_, row)| Reverse(row.busy_ns));
     for (at, row) in rows {
         let mut cells = vec![
             at.label.as_str().into(),

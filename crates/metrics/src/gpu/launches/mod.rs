@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::base::names::Names;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::quantiles;
 use tprof_rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tprof_trace::calls::function;
@@ -232,7 +233,7 @@ fn graphs(rank: &RankTrace<'_>, is_judged: &[bool]) -> Vec<GraphLaunches> {
         graph.span_ns += end_ns - first.start_ns;
     }
     let mut graphs: Vec<GraphLaunches> = graphs.into_values().collect();
-    graphs.sort_by_key(|row| (Reverse(row.span_ns), row.graph, row.nodes));
+    graphs.sort_rows_by_key(|row| (Reverse(row.span_ns), row.graph, row.nodes));
     graphs
 }
 

@@ -1,6 +1,7 @@
 //! Makes the tables of launches: by call, by graph, and one by one.
 
 use std::cmp::Reverse;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
 
@@ -34,7 +35,7 @@ pub(super) fn by_call(parts: &[(RankContext, RankLaunches)]) -> Table {
         .empty(NO_LAUNCHES);
     let mut rows: Vec<(&RankContext, &CallLaunches)> =
         parts.iter().flat_map(|(at, part)| part.calls.iter().map(move |row| (at, row))).collect();
-    rows.sort_by_key(|(_, row)| Reverse(row.call_ns.total_ns));
+    rows.sort_rows_by_key(|(_, row)| Reverse(row.call_ns.total_ns));
     for (at, row) in rows {
         table.row(vec![
             at.label.as_str().into(),

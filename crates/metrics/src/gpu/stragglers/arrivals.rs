@@ -203,7 +203,7 @@ fn for_each_meeting(
         let kept = compared.kept.iter().filter(|met| met.collective_id % stride == 0);
         rows.extend(kept.map(|&met| (met, rank)));
     }
-    rows.sort_unstable_by_key(|(met, rank)| (met.collective_id, met.added_ns, *rank));
+    rows.sort_by_key(|(met, rank)| (met.collective_id, met.added_ns, *rank));
     for meeting in rows.chunk_by(|a, b| a.0.collective_id == b.0.collective_id) {
         // If a rank appears twice, two different collectives have the same identity, and can't be
         // compared.

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{RankTrace, step_at};
 use tprof_trace::model::SpanKind;
 
@@ -108,14 +109,14 @@ pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>>
     let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
     for of_ranks in steps.values() {
         let mut starts: Vec<u64> = of_ranks.values().map(|kernel| kernel.start_ns).collect();
-        starts.sort_unstable_by_key(|start| std::cmp::Reverse(*start));
+        starts.sort_by_key(|start| std::cmp::Reverse(*start));
         let threshold = *starts.get(CANDIDATES - 1)?;
         for (rank, kernel) in of_ranks {
             *counts.entry(*rank).or_default() += u64::from(kernel.start_ns >= threshold);
         }
     }
     let mut counts: Vec<(usize, u64)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, steps)| std::cmp::Reverse(*steps));
+    counts.sort_rows_by_key(|(_, steps)| std::cmp::Reverse(*steps));
     counts.truncate(CANDIDATES);
     Some(counts)
 }

@@ -1,6 +1,7 @@
 //! Makes the tables of the report `stragglers`.
 
 use std::cmp::Reverse;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
@@ -48,7 +49,7 @@ fn late(parts: &[(RankContext, RankStragglers)]) -> Table {
     let mut rows: Vec<(&RankContext, Arrival)> =
         parts.iter().map(|(at, _)| at).zip(arrivals(&compared)).collect();
     rows.retain(|(_, arrival)| arrival.met > 0);
-    rows.sort_by_key(|(_, arrival)| Reverse((arrival.delay_ns, arrival.late_ns)));
+    rows.sort_rows_by_key(|(_, arrival)| Reverse((arrival.delay_ns, arrival.late_ns)));
     for (at, arrival) in rows {
         table.row(vec![
             at.label.as_str().into(),
@@ -94,7 +95,7 @@ fn loaded(parts: &[(RankContext, RankStragglers)]) -> Vec<(&RankContext, u64)> {
         rows.clear();
     }
     rows.retain(|(at, _)| at.rank.is_some());
-    rows.sort_by_key(|(_, load)| Reverse(*load));
+    rows.sort_rows_by_key(|(_, load)| Reverse(*load));
     rows
 }
 

@@ -153,6 +153,6 @@ fn step_threads(rank: &RankTrace) -> FxHashMap<u32, u32> {
         }
     }
     let mut rows: Vec<((u32, u32), u64)> = steps.into_iter().collect();
-    rows.sort_unstable_by_key(|(key, steps)| (*steps, std::cmp::Reverse(*key)));
+    rows.sort_by_key(|(key, steps)| (*steps, std::cmp::Reverse(*key)));
     rows.into_iter().map(|((process, thread), _)| (process, thread)).collect()
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use tprof_document::{Cell, Column, RankContext, Table, Unit};
 use tprof_facts::modules::ModuleName;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{HostSpan, RankTrace};
 use tprof_trace::model::NameId;
 
@@ -97,7 +98,7 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = ModulesOfRank<'a>>) -> Table
         .iter()
         .flat_map(|(part, all)| part.modules.iter().map(move |row| (part, *all, row)))
         .collect();
-    rows.sort_by_key(|(_, _, (_, module))| Reverse((module.self_ns, module.total_ns)));
+    rows.sort_rows_by_key(|(_, _, (_, module))| Reverse((module.self_ns, module.total_ns)));
     for (part, all, ((path, class), module)) in rows {
         table.row(vec![
             part.at.label.as_str().into(),

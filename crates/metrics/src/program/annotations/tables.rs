@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::Spread;
 
 use super::effects::{DeviceImage, RangeEffects};
@@ -42,7 +43,7 @@ fn ranges(parts: &[(RankContext, NamedRanges)]) -> Table {
     for (at, ranges) in parts {
         rows.extend(ranges.caused.iter().map(|(name, row)| (at, ranges.has_work, name, row)));
     }
-    rows.sort_by_key(|(.., row)| Reverse((row.busy_ns, row.host_ns)));
+    rows.sort_rows_by_key(|(.., row)| Reverse((row.busy_ns, row.host_ns)));
     for (at, has_work, name, row) in rows {
         let of_device = |value: u64| Cell::known(has_work.then_some(value), NO_WORK);
         table.row(vec![
@@ -83,7 +84,7 @@ fn images(parts: &[(RankContext, NamedRanges)]) -> Table {
         .flat_map(|(at, ranges)| ranges.images.iter().map(move |(name, row)| (at, name, row)))
         .filter_map(|(at, name, row)| Some((at, name, row, Spread::of(&row.times_ns)?)))
         .collect();
-    rows.sort_by_key(|(_, _, row, _)| Reverse(row.times_ns.iter().sum::<u64>()));
+    rows.sort_rows_by_key(|(_, _, row, _)| Reverse(row.times_ns.iter().sum::<u64>()));
     for (at, name, row, times) in rows {
         let whole = |nanoseconds: f64| nanoseconds.round() as u64;
         table.row(vec![

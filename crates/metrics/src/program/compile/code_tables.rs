@@ -2,6 +2,7 @@
 //! events of the log.
 
 use std::cmp::Reverse;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Cell, Column, Table, Unit, View};
 use tprof_trace::compile_log::{EventUse, GraphStage};
@@ -46,7 +47,7 @@ fn graphs(parts: &CompiledParts) -> Table {
         let frames = by_number(part.frames.iter().map(|row| &row.frame));
         let RankGraphs { graphs, steps_ns, is_timed } = &part.graphs;
         let mut rows: Vec<_> = graphs.iter().collect();
-        rows.sort_by_key(|(graph, runs)| (Reverse(runs.host_ns), *graph));
+        rows.sort_rows_by_key(|(graph, runs)| (Reverse(runs.host_ns), *graph));
         for (graph, runs) in rows {
             let found = graph.id.as_ref().and_then(|id| frames.get(&**id));
             let frame = found.copied().flatten();
@@ -117,7 +118,7 @@ fn kernels(parts: &CompiledParts) -> Table {
         .empty(empty(parts, "the log has no generated code"));
     for (at, part) in parts {
         let mut rows: Vec<_> = part.kernels.iter().collect();
-        rows.sort_by_key(|row| (Reverse(row.ran.map(|ran| ran.1)), row.language, row.id));
+        rows.sort_rows_by_key(|row| (Reverse(row.ran.map(|ran| ran.1)), row.language, row.id));
         for row in rows {
             let joined = |all: &[String]| Cell::applies((!all.is_empty()).then(|| all.join("\n")));
             table.row(vec![

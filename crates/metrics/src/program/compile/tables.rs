@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Cell, Column, RankContext, Table, Unit};
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak};
@@ -56,7 +57,7 @@ fn frames(parts: &CompiledParts) -> Table {
         .empty(empty(parts, "the log has no compilation"));
     let mut rows: Vec<(&RankContext, &FrameRow)> =
         parts.iter().flat_map(|(at, part)| part.frames.iter().map(move |row| (at, row))).collect();
-    rows.sort_by_key(|(at, row)| (Reverse(row.frame.total_us), at.rank, row.frame.id));
+    rows.sort_rows_by_key(|(at, row)| (Reverse(row.frame.total_us), at.rank, row.frame.id));
     for (at, row) in rows {
         table.row(frame_cells(at, row));
     }
@@ -128,7 +129,7 @@ fn graph_breaks(parts: &CompiledParts) -> Table {
         }
     }
     let mut rows: Vec<_> = found.into_iter().collect();
-    rows.sort_by_key(|(_, row)| Reverse(row.0));
+    rows.sort_rows_by_key(|(_, row)| Reverse(row.0));
     for ((file, line, reason), (count, ranks, first)) in rows {
         let hints = first.hints.join("\n");
         table.row(vec![

@@ -4,6 +4,7 @@
 //! Here a frame is PyTorch's: one compilation of a function.
 
 use std::collections::BTreeSet;
+use tprof_rank::base::sort_rows::SortRows;
 
 use rustc_hash::FxHashMap;
 use tprof_document::{Column, RankContext, Unit};
@@ -68,7 +69,7 @@ pub(super) fn by_number<'a>(
 ) -> FxHashMap<String, Option<&'a CompiledFrame>> {
     let mut frames: Vec<_> = frames.filter(|frame| !frame.is_backward).collect();
     // Those with an end come first.
-    frames.sort_by_key(|frame| !frame.is_ended);
+    frames.sort_rows_by_key(|frame| !frame.is_ended);
     let mut found: FxHashMap<String, Option<&CompiledFrame>> = FxHashMap::default();
     for frame in frames {
         let known = found.entry(frame.id.as_numbered().to_string()).or_insert(Some(frame));

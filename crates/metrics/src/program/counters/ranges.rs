@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{CallTree, RankTrace};
 use tprof_trace::calls::is_launch;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, SpanKind};
@@ -104,7 +105,7 @@ fn values(args: &str) -> Vec<(String, f64)> {
     if !known.is_empty() {
         values.push((FLOP.to_owned(), known.iter().sum()));
     }
-    values.sort_by(|a, b| a.0.cmp(&b.0));
+    values.sort_rows_by(|a, b| a.0.cmp(&b.0));
     values
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::units;
@@ -134,7 +135,7 @@ fn by_operator(parts: &[(RankContext, RankCounters)]) -> Table {
     }
     let mut rows: Vec<_> = sums.into_iter().collect();
     // Sort by counter, and for each counter by total, highest first.
-    rows.sort_by(|a, b| (a.0.1.cmp(b.0.1)).then(b.1.1.total_cmp(&a.1.1)).then(a.0.cmp(&b.0)));
+    rows.sort_rows_by(|a, b| (a.0.1.cmp(b.0.1)).then(b.1.1.total_cmp(&a.1.1)).then(a.0.cmp(&b.0)));
     for ((operator, counter), (ranges, total)) in rows {
         let known = (!operator.is_empty()).then_some(operator);
         table.row(vec![

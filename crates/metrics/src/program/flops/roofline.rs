@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
@@ -157,7 +158,7 @@ fn points(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table
     for (what, sums) in &collectives {
         lines.push((false, sums.time_ns, collective(what, sums, share(sums.time_ns))));
     }
-    lines.sort_by_key(|(on_host, time, _)| (*on_host, Reverse(*time)));
+    lines.sort_rows_by_key(|(on_host, time, _)| (*on_host, Reverse(*time)));
     lines.into_iter().for_each(|(.., cells)| table.row(cells));
     table
 }
@@ -247,7 +248,7 @@ fn bounds(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table
         sum.1 = sum.1.zip(of.least_ns.ok()).map(|(a, b)| a + b);
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, (time, _))| Reverse(*time));
+    sums.sort_rows_by_key(|(_, (time, _))| Reverse(*time));
     let all: u64 = sums.iter().map(|(_, (time, _))| time).sum();
     for (word, (time, least)) in sums {
         let why = match word {

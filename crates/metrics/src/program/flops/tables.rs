@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_facts::units::{counted, duration};
@@ -26,7 +27,7 @@ pub(super) fn joined(parts: &[(RankContext, RankFlops)]) -> Vec<(SizesKey, Row)>
         rows.into_iter().map(|row| (key.clone(), row)).collect::<Vec<_>>()
     };
     let mut rows: Vec<(SizesKey, Row)> = all.into_iter().flat_map(each).collect();
-    rows.sort_by_key(|(_, row)| (Reverse(row.launched > 0), Reverse(row.timed().0)));
+    rows.sort_rows_by_key(|(_, row)| (Reverse(row.launched > 0), Reverse(row.timed().0)));
     rows
 }
 
@@ -165,7 +166,9 @@ fn operators(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Ta
         .empty(why_nothing_counts(parts));
     let all: f64 = rows.iter().map(|(_, row)| row.work.flops as f64 * row.runs as f64).sum();
     let mut rows: Vec<&(SizesKey, Row)> = rows.iter().collect();
-    rows.sort_by_key(|(_, row)| Reverse((row.work.flops.saturating_mul(row.runs), row.timed().0)));
+    rows.sort_rows_by_key(|(_, row)| {
+        Reverse((row.work.flops.saturating_mul(row.runs), row.timed().0))
+    });
     for (key, row) in rows {
         let times = |one: u64| one.checked_mul(row.runs);
         let flops = times(row.work.flops);
@@ -271,7 +274,7 @@ fn modules(parts: &[(RankContext, RankFlops)]) -> Table {
         .empty(NO_MODULES);
     for (at, part) in parts {
         let mut rows: Vec<_> = part.modules.iter().collect();
-        rows.sort_by_key(|(_, sums)| Reverse(sums.total.flops));
+        rows.sort_rows_by_key(|(_, sums)| Reverse(sums.total.flops));
         for ((path, class), sums) in rows {
             let total = &sums.total;
             let time_ns = if total.device_ns > 0 { total.device_ns } else { total.host_ns };
@@ -317,7 +320,7 @@ fn kernels(parts: &[(RankContext, RankFlops)]) -> Table {
         .empty(NO_KERNELS);
     for (at, part) in parts {
         let mut rows: Vec<_> = part.kernels.iter().collect();
-        rows.sort_by_key(|(_, sums)| Reverse(sums.device_ns));
+        rows.sort_rows_by_key(|(_, sums)| Reverse(sums.device_ns));
         for (kernel, sums) in rows {
             let rate = per_second(sums.needed, sums.device_ns);
             let bytes = sums.bytes.and_then(|all| per_second(all, sums.device_ns));
@@ -354,7 +357,7 @@ fn uncounted(parts: &[(RankContext, RankFlops)]) -> Table {
         .empty("all operators have a count");
     for (at, part) in parts {
         let mut rows: Vec<_> = part.uncounted.iter().collect();
-        rows.sort_by_key(|(_, sums)| Reverse((sums.device_ns, sums.host_ns)));
+        rows.sort_rows_by_key(|(_, sums)| Reverse((sums.device_ns, sums.host_ns)));
         for ((operator, why), sums) in rows {
             let why = match why {
                 Some(why) => why.to_string(),

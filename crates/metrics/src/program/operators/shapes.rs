@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_document::{Cell, Column, Table, Unit, View};
 use tprof_facts::flops::{self, Count};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{CallTree, RankTrace};
 use tprof_trace::model::{NameId, SpanKind};
 
@@ -122,7 +123,7 @@ pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: 
         all.entry(key).or_default().add(cost);
     }
     let mut rows: Vec<_> = all.into_iter().collect();
-    rows.sort_by_key(|(_, cost)| Reverse(cost.own_ns));
+    rows.sort_rows_by_key(|(_, cost)| Reverse(cost.own_ns));
     let mut table = Table::new("shapes", "Operators by sizes of their inputs", columns)
         .view(View::Data)
         .empty(NO_SHAPES);

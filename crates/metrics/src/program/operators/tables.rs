@@ -1,6 +1,7 @@
 //! Makes the tables of `operators`.
 
 use std::cmp::Reverse;
+use tprof_rank::base::sort_rows::SortRows;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
@@ -83,7 +84,7 @@ fn costs(key: &'static str, first: &[Column], has_rates: bool) -> Table {
 
 fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankContext>) {
     let mut rows: Vec<(&String, &Cost)> = sums.costs.iter().collect();
-    rows.sort_by_key(|(name, cost)| (Reverse(cost.own_ns), *name));
+    rows.sort_rows_by_key(|(name, cost)| (Reverse(cost.own_ns), *name));
     for (name, cost) in rows {
         let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
         let of_device = |value: u64| Cell::known(sums.has_work.then_some(value), NO_WORK);
@@ -127,7 +128,7 @@ fn sequences(key: &'static str, first: &[Column]) -> Table {
 
 fn add_sequences(table: &mut Table, sums: &OperatorCosts, at: Option<&RankContext>) {
     let mut rows: Vec<(&(String, String), &Launched)> = sums.sequences.iter().collect();
-    rows.sort_by_key(|(names, run)| (Reverse(run.runs), *names));
+    rows.sort_rows_by_key(|(names, run)| (Reverse(run.runs), *names));
     for ((operator, kernels), run) in rows {
         let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
         cells.push(run.runs.into());

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use tprof_facts::Clock;
 use tprof_rank::RankTrace;
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_trace::TraceFile;
 use tprof_trace::model::NameId;
 
@@ -176,7 +177,7 @@ impl OfName {
         }
         self.slowest.push(at);
         let order = |at: &u32| (Reverse(lasted(at)), spans[*at as usize].row.start_ns);
-        self.slowest.sort_by_key(order);
+        self.slowest.sort_rows_by_key(order);
         self.slowest.truncate(SLOWEST);
     }
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
+use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::{Spread, quantiles};
 
 use super::sums::{SlowSpan, SpanSums, SumsByName};
@@ -122,7 +123,7 @@ fn table(key: &'static str, first: &[Column], stated: ShownColumns) -> Table {
 /// Adds a row for each name to the table, longest total first.
 fn rows(table: &mut Table, of: SumsByName, at: Option<&RankContext>) {
     let mut of: Vec<((String, bool), SpanSums)> = of.into_iter().collect();
-    of.sort_by_key(|(_, sums)| Reverse(sums.total_ns));
+    of.sort_rows_by_key(|(_, sums)| Reverse(sums.total_ns));
     for ((name, any_thread), sums) in of {
         let mut cells: Vec<Cell> = at.iter().map(|at| at.label.as_str().into()).collect();
         cells.extend(row(name, any_thread, sums));
