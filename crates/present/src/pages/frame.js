@@ -5,9 +5,9 @@
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
 
 const KIND_GROUPS = [
-  ["Time", ["findings", "host", "steps", "critical-path"]],
+  ["Time", ["findings", "gpu-time", "host", "steps", "critical-path"]],
   ["Host", ["summary", "memory", "cpu", "threads", "counters"]],
-  ["GPU", ["gpu-time", "breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
+  ["GPU", ["breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
   ["Ranks", ["rank-files", "comm", "stragglers"]],
 ];
