@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 /// Keys of the document that [`figures`] reads. A reader may skip the values of all other keys.
-pub const FIGURE_KEYS: [&str; 29] = [
+pub const FIGURE_KEYS: [&str; 31] = [
     "reports",
     "summary",
     "steps",
@@ -21,9 +21,11 @@ pub const FIGURE_KEYS: [&str; 29] = [
     "host_memory",
     "host_memory_missing",
     "peak_bytes",
+    "peak_bytes_missing",
     "at_least",
     "timeline",
     "resident_peak_bytes",
+    "resident_peak_bytes_missing",
     "findings",
     "severity",
     "rule",
@@ -64,9 +66,10 @@ pub fn figures(all: &Value) -> Value {
         "recorded": completeness["recorded"],
         "complete": completeness["complete"],
         "peak_bytes": of_ranks("host_memory", "peak_bytes"),
-        "peak_bytes_why": why(ranks, "host_memory"),
+        "peak_bytes_why": why(ranks, "host_memory", "peak_bytes"),
         "peak_bytes_uncertain": ranks.iter().find_map(|rank| rank["host_memory"]["at_least"].as_str()),
         "peak_rss_bytes": of_ranks("timeline", "resident_peak_bytes"),
+        "peak_rss_bytes_why": why(ranks, "timeline", "resident_peak_bytes"),
         "gpu_busy": idle.map(|share| 1.0 - share),
         "gpu_busy_why": all["reports"]["breakdown"]["tables"]["breakdown_missing"],
         "step_ns": most(steps, "median_ns"),
@@ -85,8 +88,12 @@ fn most(rows: &[Value], key: &str) -> Option<f64> {
     rows.iter().filter_map(|row| row[key].as_f64()).max_by(f64::total_cmp)
 }
 
-fn why<'a>(ranks: &'a [Value], part: &str) -> Option<&'a str> {
-    ranks.iter().find_map(|rank| rank[format!("{part}_missing")].as_str())
+fn why<'a>(ranks: &'a [Value], part: &str, key: &str) -> Option<&'a str> {
+    let key = format!("{key}_missing");
+    let why = |rank: &'a Value| {
+        rank[format!("{part}_missing")].as_str().or_else(|| rank[part][&key].as_str())
+    };
+    ranks.iter().find_map(why)
 }
 
 /// Returns the row of a run as a list of runs has it, from the same reports as [`figures`].
@@ -103,6 +110,8 @@ pub fn run_row(all: &Value) -> Value {
     row["ranks"] = ranks.len().into();
     row["processes"] = summary["process_count"].clone();
     row["host"] = hosts.join(", ").into();
+    let name = run["path"].as_str().and_then(|path| path.rsplit('/').find(|part| !part.is_empty()));
+    row["name"] = name.unwrap_or("run").into();
     for key in ["path", "command", "state", "start_unix_ns"] {
         row[key] = run[key].clone();
     }

@@ -115,7 +115,8 @@ mod tests {
                 "ranks": [
                     { "host_memory": { "peak_bytes": 3 }, "timeline": { "resident_peak_bytes": 8 } },
                     { "host_memory": { "peak_bytes": 7, "at_least": "5 events lost" }, "timeline": null },
-                    { "host_memory": null, "host_memory_missing": "not recorded" },
+                    { "host_memory": { "peak_bytes": null, "peak_bytes_missing": "not recorded" },
+                      "timeline": { "resident_peak_bytes_missing": "not sampled" } },
                 ],
                 "findings": [
                     { "severity": "low", "rule": "A", "what": "a" },
@@ -142,6 +143,7 @@ mod tests {
         assert_eq!((&figures["wall_ns"], &figures["complete"]), (&json!(9), &json!(true)));
         assert_eq!((&figures["lost"], &figures["recorded"]), (&json!(0), &json!(5)));
         assert_eq!(figures["peak_bytes_why"], "not recorded");
+        assert_eq!(figures["peak_rss_bytes_why"], "not sampled");
         assert_eq!(
             (&figures["gpu_busy"], &figures["gpu_busy_why"]),
             (&Value::Null, &json!("no device"))

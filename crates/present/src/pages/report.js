@@ -13,9 +13,8 @@ const STEP_SOURCES = ["auto", "explicit", "profiler", "optimizer", "loader", "in
 
 function reportView(place, run, kind, route) {
   const tables = [], body = element("div", { class: "document", "aria-busy": "true" });
-  const about = ABOUT.kinds.find((one) => one.name === kind)?.about || "";
   const controls = reportControls(run, kind, route.query, (change) => { setQuery(change); load(); });
-  place.replaceChildren(element("div", { class: "head" }, element("h2", {}, titled(kind)), element("span", { class: "dim" }, about), element("span", { class: "space" }), controls), body);
+  place.replaceChildren(element("div", { class: "head" }, element("h2", {}, titled(kind)), element("span", { class: "dim" }, aboutKind(kind)), element("span", { class: "space" }), controls), body);
   let round = 0;
   async function load() {
     const mine = ++round, query = parseHash(location.hash).query, asked = {};

@@ -13,7 +13,7 @@ function rooflineChart(rows, peaks, leftOut = 0) {
   const placed = rows.filter(isPlaced), long = placed.filter((row) => row.share >= LEAST_SHARE), points = long.slice(0, MOST_POINTS);
   if (!points.length) return null;
   const short = placed.length - long.length, others = rows.length - placed.length, less = long.length - points.length + leftOut;
-  const undrawn = [[less, "with less than others"], [short, `with less than ${percentText(LEAST_SHARE)} of the time`], [others, "without operations or known bytes"]].filter(([count]) => count);
+  const undrawn = [[less, "with less than others"], [short, `with less than ${LEAST_SHARE * 100} % of the time`], [others, "without operations or known bytes"]].filter(([count]) => count);
   const title = `Operators below the roof; area: time${undrawn.length ? `. Not drawn: ${undrawn.map(([count, why]) => `${count} ${why}`).join(", ")}` : ""}`;
   const roofs = roofsOf(peaks), axes = rooflineAxes(points, roofs), most = Math.max(...points.map((row) => row.share));
   const key = element("div", { class: "key" }, ...Object.entries(BOUNDS).map(([name, text]) => element("span", {}, element("i", { class: `bound-${name}` }), text)));

@@ -38,12 +38,16 @@ async function wholeParts(id, tables) {
     const answer = await api(`runs/${id}/report/${kind}`), all = tablesOf(answer);
     documents.set(kind, answer);
     if (answer.tables && all.every(({ rows }) => !rows.length)) { absent.push([kind, all.map(({ missing }) => missing).find(Boolean) || "nothing of it was recorded"]); continue; }
-    const about = ABOUT.kinds.find((one) => one.name === kind)?.about || "";
-    parts.push(element("section", { id: kind, "data-kind": kind }, element("h2", {}, titled(kind), element("span", { class: "dim" }, about)),
-      // The overview has the problems of the whole run.
-      ...documentParts({ ...answer, problems: [] }, kind, tables, WHOLE_ROWS)));
+    parts.push(element("section", { id: kind, "data-kind": kind }, element("h2", {}, titled(kind), element("span", { class: "dim" }, aboutKind(kind))),
+      ...documentParts(withoutCommon(answer, kind), kind, tables, WHOLE_ROWS)));
   }
   return { parts, absent, documents };
+}
+
+// Returns a document without what the overview or the summary shows too.
+function withoutCommon(answer, kind) {
+  if (kind === "memory") { const { ranks, cgroup, killed } = answer; return { ranks, cgroup, killed }; }
+  return { ...answer, problems: [], ...(kind === "summary" ? { notes: [] } : {}) };
 }
 
 function wholeContents(there) {

@@ -1,7 +1,7 @@
 //! The report page: the page of `tprof serve` with the reports of one run inside.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, make_reports};
@@ -43,12 +43,14 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     let wanted = ReportRequest { reports: &[Kind::Summary, Kind::Memory], kinds: &kinds };
     let mut made = make_reports(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| analyze_failure(&args.path, &error))?;
+    // People give the page to others, whom this machine's directories don't concern.
+    let name = PathBuf::from(args.path.file_name().unwrap_or(args.path.as_os_str()));
     for report in &mut made.reports {
-        report.run.path.clone_from(&args.path);
+        report.run.path.clone_from(&name);
         shorten_report(report);
     }
     for document in &mut made.documents {
-        document.run.path.clone_from(&args.path);
+        document.run.path.clone_from(&name);
         shorten(document);
     }
     let page = tprof_present::one_file(&run_title(run), &contents(&made, &path)?);
@@ -56,7 +58,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
 
-fn write(path: &Path, page: &str) -> Result<Option<std::path::PathBuf>, ExportError> {
+fn write(path: &Path, page: &str) -> Result<Option<PathBuf>, ExportError> {
     paths::parent(path)?;
     let mut output = Output::create(path)?;
     output
