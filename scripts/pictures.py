@@ -54,14 +54,14 @@ def report(browser, file, out):
 
 def roofline(browser, file, out):
     page = browser.open(file, width=1280, height=560)
-    page.run("const title = document.querySelector('circle.point').closest('svg').previousElementSibling.previousElementSibling; title.scrollIntoView(); scrollBy(0, -60)")
+    page.run("const title = document.querySelector('circle.point').closest('svg').previousElementSibling.previousElementSibling; title.scrollIntoView(); document.getElementById('main').scrollBy(0, -12)")
     page.picture(out / "roofline.png")
     page.close()
 
 
 def gpu_time(browser, file, out):
     page = browser.open(file, width=1280, height=600)
-    page.run("[...document.querySelectorAll('h2')].find(h => h.textContent === 'Where GPU time went').scrollIntoView(); scrollBy(0, -60)")
+    page.run("document.getElementById('gpu-time').scrollIntoView()")
     page.picture(out / "gpu-time.png")
     page.close()
 

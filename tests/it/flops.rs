@@ -126,20 +126,3 @@ fn sizes_are_exported_once_each_with_their_counts() {
     );
 }
 
-#[test]
-fn the_report_page_draws_operators_with_operations_and_bytes() {
-    let scratch = Scratch::new();
-    let run = imported("mlp", &scratch);
-    let outcome = tprof(["export", "--to", "report"]).arg(&run).run_in(".");
-    assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    let page = std::fs::read_to_string(run.join("report.html")).unwrap();
-    let rows = report("roofline", &run, &[]);
-    let rows = rows["tables"]["roofline"].as_array().unwrap();
-    let is_drawn = |row: &&Value| {
-        let has = ["intensity", "flops_per_s"].iter().all(|key| row[*key].as_f64() > Some(0.0));
-        has && row["share"].as_f64() >= Some(5e-4)
-    };
-    assert!(rows.iter().filter(is_drawn).count() > 5);
-    assert_eq!(page.matches("<circle class=\"point").count(), rows.iter().filter(is_drawn).count());
-    assert!(!page.contains("class=\"roof\""), "the host's peak rates are unknown");
-}

@@ -84,6 +84,7 @@ mod ranks;
 mod readings;
 mod recorded;
 mod redacted;
+mod report_page;
 mod results;
 mod round_trip;
 mod sandboxes;

@@ -160,7 +160,7 @@ class Serve(PageCase):
         self.assertRegex(page.text(".absent dd"), ".{10,}")
         self.to(page, f"#/run/{self.ids(page)['steps-1']}/steps", "document.querySelector('.document tbody tr')")
         self.assertTrue(page.run("document.querySelector('figure svg rect.column') !== null"))
-        page.run("[...document.querySelectorAll('[data-table=steps] th button')].find(button => button.textContent === 'lasts').click()")
+        page.run("[...document.querySelectorAll('[data-table=steps] th button')].find(button => button.textContent === 'time').click()")
         lasts = page.run("[...document.querySelector('[data-table=steps] tbody').rows].map(row => row.cells[[...document.querySelectorAll('[data-table=steps] th')].findIndex(head => head.ariaSort)].title)")
         numbers = [int(text.split(" ")[0].replace(",", "")) for text in lasts]
         self.assertEqual(numbers, sorted(numbers, reverse=True))
@@ -168,7 +168,7 @@ class Serve(PageCase):
     def test_the_exported_pages_open_within_the_frame_of_their_run(self):
         page = self.pages()
         run = self.ids(page)["gpu"]
-        for name, mark in (("timeline", "#labels .group"), ("flame", "#scroll"), ("report", "section#summary")):
+        for name, mark in (("timeline", "#labels .group"), ("flame", "#scroll"), ("report", "#overview .verdict")):
             self.to(page, f"#/run/{run}/page/{name}", f"document.querySelector('iframe')?.contentDocument?.querySelector('{mark}')")
             self.assertTrue(page.run("document.querySelector('a[target=_blank]').href.includes('/page/')"))
 

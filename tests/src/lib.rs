@@ -36,8 +36,8 @@ pub use nvcc::{compiled, cuda_libraries, nvcc};
 pub use opened::Opened;
 pub use programs::{Kind, build, program, target_dir};
 pub use report::{
-    Expected, Report, assert_cut_off, document, document_with, expected, memory_report, report,
-    run_info, stack,
+    Expected, Report, assert_cut_off, document, document_with, expected, memory_report,
+    page_contents, report, run_info, stack,
 };
 pub use rows::{rank_file, rows};
 pub use scratch::Scratch;

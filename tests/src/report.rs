@@ -195,3 +195,11 @@ pub fn assert_cut_off(report: &Report) {
         report.0["completeness"]
     );
 }
+
+/// Returns what a report page has inside: `site`, and the answers of `tprof serve` in `data`.
+#[track_caller]
+pub fn page_contents(page: &Path) -> Value {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (_, data) = text.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}

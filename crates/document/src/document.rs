@@ -3,7 +3,7 @@
 use tprof_rank::run::completeness::Completeness;
 use tprof_rank::run::info::Run;
 
-use crate::Cell;
+use crate::{Cell, Value};
 
 /// A report as data.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct Table {
     pub empty: String,
     /// The last rows, which are displayed as one line.
     pub folded: Option<FoldedRows>,
+    /// Number of rows that [`Table::keep_first`] removed.
+    pub left_out: usize,
 }
 
 /// Rows of a [`View::Rows`] that are displayed as one line.
@@ -65,7 +67,52 @@ impl Table {
             rows: Vec::new(),
             empty: String::new(),
             folded: None,
+            left_out: 0,
         }
+    }
+
+    /// Removes all rows but the first `most`, and counts the removed rows. In a table of
+    /// [`View::Groups`], keeps whole groups: as many as begin within the first `most` rows, but at
+    /// least one. A [`View::Curve`] keeps about `most` rows from its whole time: of each stretch of
+    /// rows, the one with the largest value of each column.
+    pub fn keep_first(&mut self, most: usize) {
+        let all = self.rows.len();
+        if all <= most {
+            return;
+        }
+        match self.view {
+            View::Curve => self.thin_out(most),
+            View::Groups => {
+                let depth = self.place("depth");
+                let begins = |row: &Vec<Cell>| depth.is_none_or(|at| row[at] == Cell::from(0_u64));
+                let last = self.rows.iter().take(most + 1).rposition(begins).filter(|at| *at > 0);
+                let after = self.rows.iter().skip(1).position(begins).map_or(all, |at| at + 1);
+                self.rows.truncate(last.unwrap_or(after));
+            }
+            _ => self.rows.truncate(most),
+        }
+        self.left_out += all - self.rows.len();
+    }
+
+    /// Keeps the rows with the largest values, in order.
+    fn thin_out(&mut self, most: usize) {
+        let columns = self.columns.len().saturating_sub(1).max(1);
+        let stretch = (self.rows.len() * columns).div_ceil(most.max(1));
+        let number = |row: &[Cell], at: usize| row[at].value().and_then(Value::number);
+        let mut kept: Vec<usize> = vec![0, self.rows.len() - 1];
+        for (from, rows) in (0..).step_by(stretch).zip(self.rows.chunks(stretch)) {
+            for at in 1..self.columns.len() {
+                let known = rows.iter().enumerate().filter_map(|(i, row)| Some((i, number(row, at)?)));
+                kept.extend(known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| from + i));
+            }
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        let mut index = 0;
+        self.rows.retain(|_| {
+            index += 1;
+            kept.binary_search(&(index - 1)).is_ok()
+        });
     }
 
     /// Adds a sentence on how to read the table.
@@ -137,6 +184,24 @@ pub enum View {
     Data,
 }
 
+impl View {
+    /// All views.
+    pub const ALL: [View; 6] =
+        [View::Rows, View::Groups, View::Curve, View::Cards, View::Lines, View::Data];
+
+    /// The name of the view in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            View::Rows => "rows",
+            View::Groups => "groups",
+            View::Curve => "curve",
+            View::Cards => "cards",
+            View::Lines => "lines",
+            View::Data => "data",
+        }
+    }
+}
+
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
@@ -200,4 +265,80 @@ pub enum Unit {
     Number,
     /// True or false.
     Flag,
+}
+
+impl Unit {
+    /// All units.
+    pub const ALL: [Unit; 11] = [
+        Unit::Text,
+        Unit::Name,
+        Unit::Id,
+        Unit::Count,
+        Unit::Duration,
+        Unit::Time,
+        Unit::Bytes,
+        Unit::BytesPerSecond,
+        Unit::Share,
+        Unit::Number,
+        Unit::Flag,
+    ];
+
+    /// The name of the unit in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Text => "text",
+            Unit::Name => "name",
+            Unit::Id => "id",
+            Unit::Count => "count",
+            Unit::Duration => "duration",
+            Unit::Time => "time",
+            Unit::Bytes => "bytes",
+            Unit::BytesPerSecond => "rate",
+            Unit::Share => "share",
+            Unit::Number => "number",
+            Unit::Flag => "flag",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(view: View, rows: &[[u64; 2]]) -> Table {
+        let columns =
+            vec![Column::data("depth", Unit::Count), Column::new("bytes", "bytes", Unit::Bytes)];
+        let mut table = Table::new("t", "T", columns).view(view);
+        rows.iter().for_each(|row| table.row(row.map(Cell::from).to_vec()));
+        table
+    }
+
+    fn kept(mut table: Table, most: usize) -> (Vec<f64>, usize) {
+        table.keep_first(most);
+        let number = |row: &Vec<Cell>| row[1].value().and_then(Value::number).unwrap();
+        (table.rows.iter().map(number).collect(), table.left_out)
+    }
+
+    #[test]
+    fn rows_that_are_removed_are_counted() {
+        let rows = [[0, 1], [0, 2], [0, 3]];
+        assert_eq!(kept(numbers(View::Rows, &rows), 2), (vec![1.0, 2.0], 1));
+        assert_eq!(kept(numbers(View::Rows, &rows), 3), (vec![1.0, 2.0, 3.0], 0));
+    }
+
+    #[test]
+    fn groups_stay_whole() {
+        let rows = [[0, 1], [1, 2], [0, 3], [1, 4], [1, 5], [0, 6]];
+        assert_eq!(kept(numbers(View::Groups, &rows), 4), (vec![1.0, 2.0], 4));
+        assert_eq!(kept(numbers(View::Groups, &rows), 1), (vec![1.0, 2.0], 4));
+        assert_eq!(kept(numbers(View::Groups, &rows[2..]), 2), (vec![3.0, 4.0, 5.0], 1));
+    }
+
+    #[test]
+    fn a_curve_keeps_its_ends_and_its_peaks() {
+        let rows: Vec<[u64; 2]> = (0..100).map(|at| [at, if at == 37 { 9 } else { 1 }]).collect();
+        let (values, left_out) = kept(numbers(View::Curve, &rows), 10);
+        assert!(values.len() <= 12 && values.len() + left_out == 100, "{values:?}");
+        assert!(values.contains(&9.0));
+    }
 }

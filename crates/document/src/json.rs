@@ -1,4 +1,5 @@
-//! A document as JSON: under `tables`, each table is a list of objects.
+//! A document as JSON: under `tables`, each table is a list of objects, and under `shown`, each
+//! table has its title, its view and its headings, from which a page is made.
 //!
 //! A cell with the key `key` is a value, and an estimate also has `error_key`. An unknown value is
 //! `null`, and `key_missing` has the reason. If the column does not apply to the row, there is only
@@ -23,6 +24,46 @@ impl Serialize for Document {
         map.serialize_entry("notes", &self.notes)?;
         map.serialize_entry("completeness", &self.completeness)?;
         map.serialize_entry("tables", &Tables(&self.tables))?;
+        map.serialize_entry("shown", &Shown(&self.tables))?;
+        map.end()
+    }
+}
+
+/// How the tables are displayed, as an object with an entry for each table.
+struct Shown<'a>(&'a [Table]);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|table| (table.key, ShownTable(table))))
+    }
+}
+
+struct ShownTable<'a>(&'a Table);
+
+impl Serialize for ShownTable<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Table { title, about, view, columns, folded, left_out, .. } = self.0;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("title", title)?;
+        map.serialize_entry("about", about)?;
+        map.serialize_entry("view", view.name())?;
+        map.serialize_entry("columns", columns)?;
+        if let Some(folded) = folded {
+            map.serialize_entry("folded_from", &folded.from)?;
+            map.serialize_entry("folded", &folded.line)?;
+        }
+        map.serialize_entry("left_out", left_out)?;
+        map.end()
+    }
+}
+
+impl Serialize for Column {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("key", self.key)?;
+        map.serialize_entry("heading", self.heading)?;
+        map.serialize_entry("unit", self.unit.name())?;
+        map.serialize_entry("signed", &self.signed)?;
         map.end()
     }
 }

@@ -17,7 +17,7 @@ use tprof_trace::RunDir;
 
 use crate::output::Output;
 use crate::{ExportError, Options, Slice, Written, paths};
-pub(crate) use names::run_title;
+pub use names::run_title;
 pub(crate) use payload::{Payload, WriteError};
 
 use assets::{BASE_CSS, CHROME_JS, FORMAT_JS};
@@ -28,8 +28,6 @@ pub mod assets {
 
     /// Colours, and styles that all pages share.
     pub const BASE_CSS: &str = include_str!("page/base.css");
-    /// Styles for headings, tables and figures in documents.
-    pub const DOCUMENT_CSS: &str = include_str!("page/document.css");
     /// Formats numbers as words.
     pub const FORMAT_JS: &str = include_str!("page/format.js");
     /// The theme, the help, and elements that are created from text.
@@ -126,7 +124,7 @@ impl Page<'_> {
 
 /// Chooses the path of a page: next to the run's files, in the requested directory, or the
 /// requested file. Returns an error if the file exists.
-pub(crate) fn path(
+pub fn path(
     run: &RunDir,
     options: &Options<'_>,
     name: &str,

@@ -17,7 +17,7 @@ mod table_list;
 use serde_json::{Map, Value, json};
 use tprof_analyze::Report;
 use tprof_diff::{Comparison, ManyRuns};
-use tprof_document::{Document, REPORT_VERSION};
+use tprof_document::{Document, REPORT_VERSION, Unit, View};
 use tprof_rank::base::has_schema::{HasSchema, ObjectSchema, plain_field};
 use tprof_rank::run::completeness::Completeness;
 use tprof_rank::run::info::Run;
@@ -122,8 +122,27 @@ fn document(kind: &str, command: &str, tables: Value) -> Value {
         .plain("problems", plain_field(|of: &Document| &of.problems))
         .plain("notes", plain_field(|of: &Document| &of.notes))
         .plain("completeness", reference("completeness"))
-        .plain("tables", tables);
+        .plain("tables", tables)
+        .plain("shown", json!({ "type": "object", "additionalProperties": shown() }));
     titled(command, object.finish())
+}
+
+/// Returns the schema of how one table is displayed.
+fn shown() -> Value {
+    let column = ObjectSchema::default()
+        .plain("key", String::schema())
+        .plain("heading", String::schema())
+        .plain("unit", json!({ "enum": Unit::ALL.map(Unit::name) }))
+        .plain("signed", bool::schema());
+    ObjectSchema::default()
+        .plain("title", String::schema())
+        .plain("about", String::schema())
+        .plain("view", json!({ "enum": View::ALL.map(View::name) }))
+        .plain("columns", json!({ "type": "array", "items": column.finish() }))
+        .some("folded_from", u64::schema())
+        .some("folded", String::schema())
+        .plain("left_out", u64::schema())
+        .finish()
 }
 
 /// Returns the schema of `tprof compare`, which has any number of runs in one table.

@@ -45,16 +45,8 @@ const TYPES: [(&str, &str, &str); 10] = [
 
 fn holds(unit: Unit) -> &'static str {
     match unit {
-        Unit::Text | Unit::Name => "text",
-        Unit::Flag => "flag",
-        Unit::Id => "id",
-        Unit::Count => "count",
-        Unit::Duration => "duration",
-        Unit::Time => "time",
-        Unit::Bytes => "bytes",
-        Unit::BytesPerSecond => "rate",
-        Unit::Share => "share",
-        Unit::Number => "number",
+        Unit::Name => Unit::Text.name(),
+        unit => unit.name(),
     }
 }
 
@@ -221,10 +213,7 @@ mod tests {
 
     #[test]
     fn every_unit_has_a_type() {
-        use Unit::*;
-        let units =
-            [Text, Name, Flag, Id, Count, Duration, Time, Bytes, BytesPerSecond, Share, Number];
-        for unit in units {
+        for unit in Unit::ALL {
             assert!(of_type(holds(unit)).is_object(), "{unit:?}");
         }
     }

@@ -16,7 +16,7 @@
 //! - `live`, `summary`: runs in progress, and figures for the list;
 //! - `archive`: an archive of runs instead of a directory, read by `tprof-sql`;
 //! - `app`: state that all requests share;
-//! - `pages`: the server's page, and exported pages;
+//! - `nonce`: the nonces of exported pages;
 //! - `answers`: one file per kind of answer, and the table of routes;
 //! - `serve`: starts the server and ends it;
 //! - `site`: the same answers as files, without a server;
@@ -29,8 +29,8 @@ mod app;
 mod archive;
 mod http;
 mod live;
+mod nonce;
 mod options;
-mod pages;
 mod runs;
 mod serve;
 mod shutdown_signals;
@@ -42,7 +42,6 @@ mod work;
 pub mod fuzzing;
 
 pub use options::{Options, SiteOptions};
-pub use pages::{shell, static_shell};
 pub use serve::serve;
 pub use site::site;
 pub use work::Limits;

@@ -5,49 +5,15 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Notify;
+use tprof_present::{FIGURE_KEYS, figures};
 
 use crate::runs::{RegisteredRun, Stamp};
 use crate::work::{Job, JobQueue, Output, Priority, read_selected};
 
 /// Largest document to read, bytes. A document of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
-/// Keys of the document that are parsed. The values of all other keys are skipped.
-const READ: [&str; 29] = [
-    "reports",
-    "summary",
-    "steps",
-    "breakdown",
-    "tables",
-    "run",
-    "wall_ns",
-    "completeness",
-    "lost",
-    "recorded",
-    "complete",
-    "ranks",
-    "host_memory",
-    "host_memory_missing",
-    "peak_bytes",
-    "at_least",
-    "timeline",
-    "resident_peak_bytes",
-    "findings",
-    "severity",
-    "rule",
-    "place",
-    "what",
-    "step_times",
-    "step_times_missing",
-    "median_ns",
-    "breakdown_missing",
-    "idle_share",
-    "timeline_missing",
-];
-/// Severities of findings, the worst first.
-const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
-
 /// Figures of a run, or why there are none.
 #[derive(Clone, Debug)]
 enum Figures {
@@ -128,63 +94,16 @@ fn read(output: &Output) -> Figures {
     if output.len() > MAX_BYTES {
         return Figures::Failed("its reports are too large".to_owned());
     }
-    match read_selected(output.reader(), &READ) {
+    match read_selected(output.reader(), &FIGURE_KEYS) {
         Ok(all) => Figures::Ready(Arc::new(figures(&all))),
         Err(error) => Figures::Failed(error.to_string()),
     }
 }
 
-/// Extracts the figures from three reports.
-fn figures(all: &Value) -> Value {
-    let summary = &all["reports"]["summary"];
-    let ranks = summary["ranks"].as_array().map_or(&[][..], Vec::as_slice);
-    let of_ranks =
-        |part: &str, key: &str| ranks.iter().filter_map(|rank| rank[part][key].as_u64()).max();
-    let steps = rows(all, "steps", "step_times");
-    let breakdown = rows(all, "breakdown", "breakdown");
-    let idle = most(breakdown, "idle_share");
-    let findings = summary["findings"].as_array().map_or(&[][..], Vec::as_slice);
-    let severity = |finding: &Value| {
-        SEVERITIES.iter().position(|one| finding["severity"] == *one).unwrap_or(SEVERITIES.len())
-    };
-    let worst = findings.iter().min_by_key(|finding| severity(finding));
-    let worst = worst.map(|one| {
-        json!({ "severity": one["severity"], "rule": one["rule"], "place": one["place"], "what": one["what"] })
-    });
-    let completeness = &summary["completeness"];
-    json!({
-        "wall_ns": summary["run"]["wall_ns"],
-        "lost": completeness["lost"],
-        "recorded": completeness["recorded"],
-        "complete": completeness["complete"],
-        "peak_bytes": of_ranks("host_memory", "peak_bytes"),
-        "peak_bytes_why": why(ranks, "host_memory"),
-        "peak_bytes_uncertain": ranks.iter().find_map(|rank| rank["host_memory"]["at_least"].as_str()),
-        "peak_rss_bytes": of_ranks("timeline", "resident_peak_bytes"),
-        "gpu_busy": idle.map(|share| 1.0 - share),
-        "gpu_busy_why": all["reports"]["breakdown"]["tables"]["breakdown_missing"],
-        "step_ns": most(steps, "median_ns"),
-        "step_ns_why": all["reports"]["steps"]["tables"]["step_times_missing"],
-        "steps": steps.iter().filter_map(|row| row["steps"].as_u64()).max(),
-        "findings": findings.len(),
-        "worst": worst,
-    })
-}
-
-fn rows<'a>(all: &'a Value, kind: &str, table: &str) -> &'a [Value] {
-    all["reports"][kind]["tables"][table].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn most(rows: &[Value], key: &str) -> Option<f64> {
-    rows.iter().filter_map(|row| row[key].as_f64()).max_by(f64::total_cmp)
-}
-
-fn why<'a>(ranks: &'a [Value], part: &str) -> Option<&'a str> {
-    ranks.iter().find_map(|rank| rank[format!("{part}_missing")].as_str())
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -196,7 +115,8 @@ mod tests {
                 "ranks": [
                     { "host_memory": { "peak_bytes": 3 }, "timeline": { "resident_peak_bytes": 8 } },
                     { "host_memory": { "peak_bytes": 7, "at_least": "5 events lost" }, "timeline": null },
-                    { "host_memory": null, "host_memory_missing": "not recorded" },
+                    { "host_memory": { "peak_bytes": null, "peak_bytes_missing": "not recorded" },
+                      "timeline": { "resident_peak_bytes_missing": "not sampled" } },
                 ],
                 "findings": [
                     { "severity": "low", "rule": "A", "what": "a" },
@@ -207,9 +127,9 @@ mod tests {
                 { "median_ns": 4, "steps": 10 }, { "median_ns": 6, "steps": 9 } ] } },
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
-        // The test parses only the keys in `READ`, as the server does. If a key is missing there,
+        // The test parses only the keys in `FIGURE_KEYS`, as the server does. If a key is missing there,
         // its figure is missing here, and the test fails.
-        let read = read_selected(all.to_string().as_bytes(), &READ).unwrap();
+        let read = read_selected(all.to_string().as_bytes(), &FIGURE_KEYS).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);
         assert_eq!(figures["peak_bytes_uncertain"], "5 events lost");
@@ -223,6 +143,7 @@ mod tests {
         assert_eq!((&figures["wall_ns"], &figures["complete"]), (&json!(9), &json!(true)));
         assert_eq!((&figures["lost"], &figures["recorded"]), (&json!(0), &json!(5)));
         assert_eq!(figures["peak_bytes_why"], "not recorded");
+        assert_eq!(figures["peak_rss_bytes_why"], "not sampled");
         assert_eq!(
             (&figures["gpu_busy"], &figures["gpu_busy_why"]),
             (&Value::Null, &json!("no device"))

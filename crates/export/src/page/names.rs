@@ -4,7 +4,7 @@ use tprof_facts::labels::base_name;
 use tprof_trace::RunDir;
 
 /// Returns the title of a run: its shortened command, or the name of its directory.
-pub(crate) fn run_title(run: &RunDir) -> String {
+pub fn run_title(run: &RunDir) -> String {
     let words = run.infos().first().map(|info| info.command.as_slice()).unwrap_or_default();
     let command = short(words);
     if !command.is_empty() {

@@ -35,10 +35,13 @@ pub struct Completeness {
     /// The verdict in words, see [`Completeness::is_whole`]: `COMPLETE`, `COMPLETE but for 0.42 %`,
     /// `PARTIAL, as asked`, or `NOT COMPLETE`.
     pub verdict: String,
+    /// A sentence for each kind of loss, then one for each group of processes of which something was
+    /// not recorded.
+    pub gaps: Vec<String>,
 }
 object! { Completeness {
     plain complete, plain recorded, plain samples, plain lost, plain losses, plain blind,
-    plain minor_loss_share, plain minor_blind_share, plain as_asked, plain verdict,
+    plain minor_loss_share, plain minor_blind_share, plain as_asked, plain verdict, plain gaps,
 } }
 
 /// The recorded and lost events of one file.
@@ -106,6 +109,7 @@ impl Completeness {
             minor_blind_share: minor(of_blind, !unasked.is_empty()),
             as_asked: is_minor && !asked.is_empty(),
             verdict: String::new(),
+            gaps: losses.iter().map(of_loss).chain(of_blind_spots(&blind)).collect(),
             complete: whole && losses.is_empty() && lost == 0 && blind.is_empty(),
             recorded: events,
             samples,
@@ -154,6 +158,20 @@ impl Completeness {
     pub fn recorded_words(&self) -> String {
         units::recorded(Recorded { events: self.recorded, samples: self.samples })
     }
+}
+
+/// Describes a kind of loss.
+pub fn of_loss(loss: &LossInfo) -> String {
+    match loss.count {
+        0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
+        n => format!("{} {} lost ({})", units::count(n), loss.what, loss.why),
+    }
+}
+
+/// Describes each group of processes of which something was not recorded.
+pub fn of_blind_spots(blind: &[BlindSpot]) -> impl Iterator<Item = String> {
+    let words = |(what, whom, why)| format!("{whom}: {what} not recorded ({why})");
+    group_blind_spots(blind).into_iter().map(words)
 }
 
 /// Joins the losses of each kind into one row, in order of name.

@@ -11,7 +11,7 @@ use super::export::exported;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::http::Token;
-use crate::pages;
+use crate::nonce::with_nonce;
 use crate::work::Output;
 
 /// Exports that are pages.
@@ -26,7 +26,7 @@ pub async fn shell() -> Result<Response, Failure> {
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
          img-src data: blob:; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
-    Ok(html(policy, pages::shell(&nonce)))
+    Ok(html(policy, tprof_present::shell(&nonce)))
 }
 
 /// Answers `GET /api/v1/runs/ID/page/PAGE`.
@@ -60,7 +60,7 @@ pub fn of_export(output: &Output) -> Result<Response, Failure> {
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data: blob:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
     );
-    Ok(html(policy, pages::with_nonce(&page, &nonce)))
+    Ok(html(policy, with_nonce(&page, &nonce)))
 }
 
 fn html(policy: String, page: impl Into<axum::body::Body>) -> Response {

@@ -18,7 +18,7 @@ use crate::app::{App, Catalogue};
 use crate::failure::Failure;
 use crate::http::{Guard, Token};
 use crate::options::SiteOptions;
-use crate::pages::static_shell;
+use tprof_present::static_shell;
 use crate::runs::{RegisteredRun, Registry};
 use crate::shutdown_signals::ShutdownSignals;
 use crate::work::{JobQueue, Priority, Tprof};

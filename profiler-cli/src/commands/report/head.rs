@@ -8,10 +8,9 @@ use tprof_document::Document;
 use tprof_facts::units::{self, bytes, count, duration, percent, signal};
 use tprof_metrics::memory::killed::Death;
 use tprof_rank::base::reading::Reading;
-use tprof_rank::run::completeness::Completeness;
+use tprof_rank::run::completeness::{Completeness, of_blind_spots, of_loss};
 use tprof_rank::run::info::Run;
 use tprof_rank::run::processes::{ImageEnd, ProcessRow, REPLACED};
-use tprof_trace::run::{LossInfo, group_blind_spots};
 use tprof_ui::columns::width;
 
 use crate::terminal::commands;
@@ -54,12 +53,12 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         notes(page, head.notes);
         return;
     }
-    let lost = losses(sum);
+    let lost: Vec<String> = sum.losses.iter().map(of_loss).collect();
     if sum.is_whole() {
         let mut words = vec![format!("{}: {recorded}", sum.verdict)];
         match sum.blind.is_empty() {
             true => words.push("every process recorded".to_owned()),
-            false => words.extend(blind(sum)),
+            false => words.extend(of_blind_spots(&sum.blind)),
         }
         if !lost.is_empty() {
             words.push(format!("without a place: {}", lost.join("; ")));
@@ -102,24 +101,9 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     if sum.lost > 0 && sum.losses.is_empty() {
         page.item(&format!("{} events lost", count(sum.lost)));
     }
-    list(page, blind(sum), "groups of processes not recorded");
+    list(page, of_blind_spots(&sum.blind).collect(), "groups of processes not recorded");
     list(page, head.problems.to_vec(), "problems");
     notes(page, head.notes);
-}
-
-/// Returns a line for each group of processes of which something was not recorded.
-fn blind(sum: &Completeness) -> Vec<String> {
-    let words = |(what, whom, why)| format!("{whom}: {what} not recorded ({why})");
-    group_blind_spots(&sum.blind).into_iter().map(words).collect()
-}
-
-/// Returns a line for each kind of loss.
-fn losses(sum: &Completeness) -> Vec<String> {
-    let words = |loss: &LossInfo| match loss.count {
-        0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
-        n => format!("{} {} lost ({})", count(n), loss.what, loss.why),
-    };
-    sum.losses.iter().map(words).collect()
 }
 
 /// Adds notes, one paragraph each.

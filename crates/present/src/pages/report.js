@@ -13,9 +13,8 @@ const STEP_SOURCES = ["auto", "explicit", "profiler", "optimizer", "loader", "in
 
 function reportView(place, run, kind, route) {
   const tables = [], body = element("div", { class: "document", "aria-busy": "true" });
-  const about = ABOUT.kinds.find((one) => one.name === kind)?.about || "";
   const controls = reportControls(run, kind, route.query, (change) => { setQuery(change); load(); });
-  place.replaceChildren(element("div", { class: "head" }, element("h2", {}, titled(kind)), element("span", { class: "dim" }, about), element("span", { class: "space" }), controls), body);
+  place.replaceChildren(element("div", { class: "head" }, element("h2", {}, titled(kind)), element("span", { class: "dim" }, aboutKind(kind)), element("span", { class: "space" }), controls), body);
   let round = 0;
   async function load() {
     const mine = ++round, query = parseHash(location.hash).query, asked = {};
@@ -70,22 +69,36 @@ function reportControls(run, kind, query, change) {
   return element("div", { class: "controls" }, ...made);
 }
 
+// Returns the tables of a document as { key, rows, how, missing }; `how` is what the document says
+// about showing the table, and `missing` is the reason for a table without rows.
+function tablesOf(answer) {
+  const all = Object.entries(answer.tables || {}).filter(([key, rows]) => Array.isArray(rows) && !key.endsWith("_missing"));
+  return all.map(([key, rows]) => ({ key, rows, how: answer.shown?.[key], missing: answer.tables[`${key}_missing`] || "" }));
+}
+// Whether a table is folded at first: the user may want it, but not before the others.
+function isAside({ key, rows, how }, all) {
+  if (how) return how.view === "data" || how.view === "curve";
+  return all.some((other) => other.key === `${key}_lines`) || isCurve({ key, rows }) || key === "evidence" || (/(^|_)by_rank$/.test(key) && all.length > 1);
+}
+
 // Makes all parts of a document in its own order: notes, plots, tables. The reasons for missing
 // parts come last.
-function documentParts(answer, kind, tables) {
+function documentParts(answer, kind, tables, limit) {
   const parts = [];
   if (answer.problems?.length) parts.push(element("ul", { class: "gaps" }, ...answer.problems.map((text) => element("li", {}, text))));
   if (answer.notes?.length) parts.push(element("ul", { class: "notes" }, ...answer.notes.map((text) => element("li", {}, withCode(text)))));
   if (!answer.tables) return [...parts, ...plainDocument(answer, kind, tables)];
   parts.push(...reportCharts(answer, tables));
-  const all = Object.entries(answer.tables).filter(([key, rows]) => Array.isArray(rows) && !key.endsWith("_missing")), absent = new Map();
-  for (const [key, rows] of all) {
-    const missing = answer.tables[`${key}_missing`];
-    if (!rows.length) { absent.set(missing || "", [...(absent.get(missing || "") || []), titled(key)]); continue; }
-    if (kind === "findings" && key === "findings") { parts.push(...rows.map((row) => findingCard(row))); continue; }
-    if (key.endsWith("_lines") && rows.every((row) => typeof row.line === "string")) { parts.push(element("section", { class: "part" }, element("h3", {}, titled(key.replace(/_lines$/, ""))), element("ul", { class: "notes" }, ...rows.map((row) => element("li", {}, withCode(row.line)))))); continue; }
-    const side = `${key}_lines` in answer.tables || isCurve(key, rows) || key === "evidence" || (/(^|_)by_rank$/.test(key) && all.some(([other]) => other !== key));
-    parts.push(side ? folded(`${titled(key)}, ${formatCount(rows.length)} rows`, () => documentTable(key, rows, kind, tables)) : documentTable(key, rows, kind, tables));
+  const all = tablesOf(answer), absent = new Map();
+  for (const table of all) {
+    const { key, rows, how, missing } = table, name = how?.title || titled(key);
+    if (!rows.length) {
+      // Nobody misses a table that is not shown.
+      if (how?.view !== "data") absent.set(missing, [...(absent.get(missing) || []), name]);
+    } else if (kind === "findings" && key === "findings") parts.push(...rows.map((row) => findingCard(row)));
+    else if (how?.view === "lines" || key.endsWith("_lines") && rows.every((row) => typeof row.line === "string")) parts.push(element("section", { class: "part" }, element("h3", {}, name), element("ul", { class: "notes" }, ...rows.map((row) => element("li", {}, withCode(row[how?.columns[0].key ?? "line"]))))));
+    else if (isAside(table, all)) parts.push(folded(`${name}, ${formatCount(rows.length + (how?.left_out || 0))} rows`, () => documentTable(key, rows, kind, tables, { how })));
+    else parts.push(documentTable(key, rows, kind, tables, { how, limit }));
   }
   if (absent.size) parts.push(element("section", { class: "part" }, element("h3", {}, "Not in this run"),
     element("dl", { class: "absent" }, ...[...absent].flatMap(([why, keys]) => [element("dt", {}, keys.join(", ")), element("dd", {}, withCode(why || "nothing of it was recorded"))]))));

@@ -1,5 +1,4 @@
-// Draws the plot of a document, if its kind has one. The report page of `tprof export` has the same
-// plots.
+// Draws the plots of a document, if its kind has some.
 
 const MOST_BARS = 64;
 const MOST_STEP_COLUMNS = 120;
@@ -16,33 +15,40 @@ const GPU_PARTS = { compute: ["compute", "part0"], communication: ["communicatio
 function reportCharts(document, tables) {
   const of = (key) => document.tables?.[key] || [];
   const make = {
-    breakdown: () => [shareBars("GPU time by rank", of("breakdown"), ["compute_share", "overlapped_share", "exposed_share", "copies_share", "idle_share"]),
-      shareBars("Host and GPU", of("host_and_gpu"), ["both_share", "host_only_share", "gpu_only_share", "neither_share"])],
+    breakdown: () => [shares("GPU time by rank", "breakdown", ["compute_share", "overlapped_share", "exposed_share", "copies_share", "idle_share"]),
+      shares("Host and GPU", "host_and_gpu", ["both_share", "host_only_share", "gpu_only_share", "neither_share"])],
     "gpu-time": () => [gpuTimeBars(of("parts"))],
-    idle: () => [shareBars("Why streams were idle", of("idle"), ["host_wait_share", "kernel_wait_share", "other_share", "unknown_share"])],
-    host: () => hostCharts(of("parts"), of("steps")),
-    steps: () => [stepColumns(of("steps"))],
+    idle: () => [shares("Why streams were idle", "idle", ["host_wait_share", "kernel_wait_share", "other_share", "unknown_share"])],
+    host: () => hostCharts(of("parts"), of("steps"), of("start_up")),
+    steps: () => [stepColumns(of("steps"), document.shown?.steps?.left_out)],
     stragglers: () => [valueColumns("How late ranks come to collectives, on average", of("late_arrivals"), "mean_late_ns")],
-    "critical-path": () => [shareBars("What bounds the run", of("critical_path"), ["host", "compute", "communication", "copy", "launch", "kernel_gap", "unknown"])],
+    "critical-path": () => [shares("What bounds the run", "critical_path", ["host", "compute", "communication", "copy", "launch", "kernel_gap", "unknown"])],
     kernels: () => [shareBars("Time by kind", [Object.fromEntries(of("kinds").map((row) => [row.kind, row.share]))], of("kinds").map((row) => row.kind))],
     threads: () => [threadBars(of("threads"))],
-    roofline: () => [rooflineChart(of("roofline"))],
+    roofline: () => [rooflineChart(of("roofline"), of("peaks"), document.shown?.roofline?.left_out)],
   }[document.kind];
+  const shares = (title, key, columns) => shareBars(title, of(key), columns, headingsOf(document.shown?.[key]));
   const made = make ? make().filter(Boolean) : [];
-  for (const [key, rows] of Object.entries(document.tables || {})) if (isCurve(key, rows)) made.push(curveChart(key, rows, document.kind, tables));
+  for (const table of tablesOf(document)) if (isCurve(table)) made.push(curveChart(table, document.kind, tables));
   return made;
 }
+// Returns the headings of columns by key, of those that have one.
+function headingsOf(how) {
+  return new Map((how?.columns || []).filter((column) => column.heading).map((column) => [column.key, column.heading]));
+}
 
-// Whether rows are values over time, and nothing else.
-function isCurve(key, rows) {
+// Whether a table is values over time, and nothing else.
+function isCurve({ rows, how }) {
+  if (how) return how.view === "curve" && rows.length > 1;
   return rows.length > 1 && Object.keys(rows[0])[0] === "time_ns" && Object.entries(rows[0]).every(([name, value]) => name.endsWith("_missing") || value === null || typeof value === "number") && !("rank" in rows[0]);
 }
-function curveChart(key, rows, kind, tables) {
-  const keys = columnKeys(rows).filter((name) => name !== "time_ns" && rows.some((row) => row[name] !== null));
-  const chart = new LineChart({ title: key === "curve" ? `${titled(kind)} over time` : titled(key), unit: unitOf(keys[0], kind, rows[0]), stepped: true, height: 170 });
-  chart.set(rows.map((row) => row.time_ns), keys.map((name) => ({ label: heading(name), values: rows.map((row) => row[name]) })));
+function curveChart({ key, rows, how }, kind, tables) {
+  const all = columnsOf(rows, kind, key, how), [time] = all;
+  const lines = all.slice(1).filter((column) => !column.isExtra && rows.some((row) => typeof row[column.key] === "number"));
+  const chart = new LineChart({ title: how?.title || (key === "curve" ? `${titled(kind)} over time` : titled(key)), unit: lines[0]?.unit, stepped: true, height: 170 });
+  chart.set(rows.map((row) => row[time.key]), lines.map((column) => ({ label: column.heading, values: rows.map((row) => row[column.key]) })));
   tables.push(chart);
-  return element("div", {}, keys.length > 1 ? lineKey(keys.map(heading)) : "", chart.element);
+  return element("div", {}, lines.length > 1 ? lineKey(lines.map((column) => column.heading)) : "", chart.element);
 }
 
 function barLabel(row) {
@@ -51,10 +57,10 @@ function barLabel(row) {
 function cutTitle(title, rows) {
   return rows.length > MOST_BARS ? `${title}, the first ${MOST_BARS} of ${rows.length}` : title;
 }
-function shareBars(title, rows, keys) {
+function shareBars(title, rows, keys, names = new Map()) {
   const used = keys.filter((key) => rows.some((row) => row[key] > 0));
   if (!used.length) return null;
-  const parts = used.map((key) => ({ name: heading(key.replace(/_share$/, "")), class: /idle|neither|unknown/.test(key) ? "part4" : `part${[0, 1, 2, 3, 5, 6, 7][keys.indexOf(key) % 7]}` }));
+  const parts = used.map((key) => ({ name: names.get(key) || heading(key.replace(/_share$/, "")), class: /idle|neither|unknown/.test(key) ? "part4" : `part${[0, 1, 2, 3, 5, 6, 7][keys.indexOf(key) % 7]}` }));
   return stacksChart(cutTitle(title, rows), parts, rows.slice(0, MOST_BARS).map((row) => ({ label: barLabel(row) || "all", shares: used.map((key) => row[key] || 0) })));
 }
 
@@ -70,7 +76,7 @@ function gpuTimeBars(parts) {
   return stacksChart(cutTitle("GPU time: work, and what the device waited for", rows), used.map((key) => ({ name: GPU_PARTS[key][0], class: GPU_PARTS[key][1] })), rows.slice(0, MOST_BARS).map((row) => ({ label: row.label, shares: used.map((key) => row.shares[key] || 0) })));
 }
 
-function hostCharts(parts, steps) {
+function hostCharts(parts, steps, startUp) {
   const bars = (title, rows) => {
     const used = HOST_PARTS.filter((part) => rows.some((row) => row.shares[part] > 0));
     if (!used.length) return null;
@@ -83,14 +89,15 @@ function hostCharts(parts, steps) {
   }
   const one = ranks.size === 1;
   const longest = steps.filter((row) => row.wall_ns > 0).sort((a, b) => b.wall_ns - a.wall_ns).slice(0, 24);
-  const ofStep = longest.map((row) => ({ label: one ? `step ${row.step}` : `rank ${row.rank}, step ${row.step}`, shares: Object.fromEntries(HOST_PARTS.map((part) => [part, (row[`${part}_ns`] || 0) / row.wall_ns])) }));
-  return [bars("Wall time of the driving thread by part", [...ranks.values()]), bars("The longest steps", ofStep)];
+  const bar = (label, row) => ({ label: `${label}, ${shown(row.wall_ns, "ns")}`, shares: Object.fromEntries(HOST_PARTS.map((part) => [part, (row[`${part}_ns`] || 0) / row.wall_ns])) });
+  const ofStep = longest.map((row) => bar(one ? `step ${row.step}` : `rank ${row.rank}, step ${row.step}`, row));
+  return [bars("Wall time of the driving thread by part", [...ranks.values()]), bars("The longest steps", ofStep), bars("Start-up", startUp.filter((row) => row.wall_ns > 0).map((row) => bar(`rank ${row.rank}`, row)))];
 }
 
-function stepColumns(rows) {
+function stepColumns(rows, leftOut) {
   if (!rows.length) return null;
   const first = rows[0].rank, all = rows.filter((row) => row.rank === first && row.duration_ns !== null), some = all.slice(0, MOST_STEP_COLUMNS);
-  return columnsChart(`Step times of ${barLabel({ rank: first })}${all.length > some.length ? `, the first ${some.length} of ${all.length}` : ""}; outliers are highlighted`,
+  return columnsChart(`Step times of ${barLabel({ rank: first })}${all.length > some.length ? `, the first ${some.length} of ${all.length}` : leftOut && all.length === rows.length ? `, the first ${some.length}` : ""}; outliers are highlighted`,
     some.map((row) => ({ label: `step ${row.step}`, short: String(row.step), value: row.duration_ns, text: `${shown(row.duration_ns, "ns")}${row.remark ? `, ${row.remark}` : ""}`, out: Boolean(row.remark && row.remark.length > 1) })));
 }
 function valueColumns(title, rows, key) {
@@ -104,23 +111,4 @@ function threadBars(rows) {
   const most = Math.max(...some.map((row) => row.running_ns + row.ready_ns + row.waited_ns));
   const parts = [{ name: "running", class: "part1" }, { name: "ready, on no core", class: "part5" }, { name: "waiting", class: "part4" }];
   return stacksChart(`Threads with the most time on a core; ${shown(most, "ns")} is the whole width`, parts, some.map((row) => ({ label: `${row.thread} [${row.tid}]`.slice(0, 40), shares: [row.running_ns / most, row.ready_ns / most, row.waited_ns / most] })));
-}
-
-// Draws operators by operations per byte and rate, both on a logarithmic axis.
-function rooflineChart(rows) {
-  const points = rows.filter((row) => row.intensity > 0 && row.flops_per_s > 0);
-  if (points.length < 2) return null;
-  const wide = 900, tall = 300, log = Math.log10;
-  const range = (key) => [Math.floor(log(Math.min(...points.map((row) => row[key])))), Math.ceil(log(Math.max(...points.map((row) => row[key]))) + 0.01)];
-  const [xs, ys] = [range("intensity"), range("flops_per_s")];
-  const x = (value) => 92 + (log(value) - xs[0]) / (xs[1] - xs[0]) * (wide - 102), y = (value) => tall - (log(value) - ys[0]) / (ys[1] - ys[0]) * (tall - 10);
-  const powers = ([from, to]) => Array.from({ length: to - from + 1 }, (_, at) => 10 ** (from + at));
-  const title = "Operators by intensity and rate; the area is their time";
-  const longest = Math.max(...points.map((row) => row.time_ns || 0)) || 1;
-  return element("figure", {}, element("figcaption", {}, title), svg("svg", { viewBox: `0 0 ${wide} ${tall + 34}`, role: "img", "aria-label": title },
-    ...powers(xs).flatMap((at) => [svg("path", { class: "grid", d: `M${x(at).toFixed(1)} 10V${tall}` }), svg("text", { class: "axis", x: x(at).toFixed(1), y: tall + 14, "text-anchor": "middle" }, plainNumber(at))]),
-    ...powers(ys).flatMap((at) => [svg("path", { class: "grid", d: `M92 ${y(at).toFixed(1)}H${wide - 10}` }), svg("text", { class: "axis", x: 86, y: (y(at) + 4).toFixed(1), "text-anchor": "end" }, shown(at, "flop/s"))]),
-    svg("text", { class: "axis", x: wide / 2, y: tall + 30, "text-anchor": "middle" }, "operations for each byte"),
-    ...points.map((row) => svg("circle", { class: `point bound-${/^[a-z]+$/.test(row.bound || "") ? row.bound : "unknown"}`, cx: x(row.intensity).toFixed(1), cy: y(row.flops_per_s).toFixed(1), r: (3 + 12 * Math.sqrt((row.time_ns || 0) / longest)).toFixed(1) },
-      svg("title", {}, `${row.operator || row.what}\n${shown(row.time_ns, "ns")}, ${percentText(row.share || 0)} of the time\n${plainNumber(row.intensity)} operations for each byte\n${shown(row.flops_per_s, "flop/s")}`)))));
 }

@@ -20,6 +20,18 @@ function navigateAgain() {
   navigate();
 }
 
+// Prints in light colours: charts are painted with the colours of the theme.
+function startPrint() {
+  const root = document.documentElement;
+  let theme = null;
+  addEventListener("beforeprint", () => { theme = root.dataset.theme || ""; root.dataset.theme = "light"; repaint(); });
+  addEventListener("afterprint", () => {
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    repaint();
+  });
+}
+
 async function begin() {
   startTheme(repaint);
   startKeys();
@@ -31,9 +43,12 @@ async function begin() {
     return;
   }
   document.documentElement.classList.toggle("site", Boolean(SITE));
+  document.documentElement.classList.toggle("framed", Boolean(INSIDE) && window.top !== window);
   startBanner();
   addEventListener("hashchange", navigate);
+  startPrint();
   navigate();
+  await current?.ready;
   // Polls the server, so that even a view that sends no more requests shows when the server has
   // ended.
   if (!SITE) poll(5000, () => api("").catch(() => {}));

@@ -17,6 +17,8 @@ function hashOf(parts, query = {}) {
 
 // Changes the query in the address without building a new view. A null value removes its key.
 function setQuery(change) {
+  // In an exported page, the address names a place in the page.
+  if (INSIDE) return;
   const route = parseHash(location.hash);
   const query = { ...route.query, ...change };
   history.replaceState(null, "", hashOf(route.parts, query));
@@ -26,14 +28,14 @@ function setQuery(change) {
 function navigate() {
   const route = parseHash(location.hash);
   hideTip();
-  if (current && current.route.path === route.path && current.changed) {
+  if (current && (INSIDE || current.route.path === route.path) && current.changed) {
     current.route = route;
     current.changed(route);
     return;
   }
   const name = route.parts[0] || "";
   leave();
-  const make = VIEWS.get(name);
+  const make = INSIDE ? wholeView : VIEWS.get(name);
   const main = $("main");
   const view = make ? make(main, route) : nowhere(main);
   current = Object.assign(view, { route });
@@ -56,7 +58,7 @@ function nowhere(main) {
 // Sets the title of a view. A view calls this again when it knows more about its run.
 function titles(view) {
   document.title = view.title ? `${straight(view.title)} – tprof` : "tprof";
-  const crumbs = [["Runs", "#/"], ...(view.crumbs || [])];
+  const crumbs = [...(INSIDE ? [] : [["Runs", "#/"]]), ...(view.crumbs || [])];
   $("crumbs").replaceChildren(...crumbs.flatMap(([text, href], at) => [
     at ? element("span", { class: "dim", "aria-hidden": "true" }, "›") : null,
     at === crumbs.length - 1 ? element("span", { "aria-current": "page", title: text }, text) : element("a", { href, title: text }, text),
@@ -123,5 +125,5 @@ function withCode(text) {
 function codeOf(text) {
   const kind = /^(?:tprof )?report ([a-z-]+)$/.exec(text)?.[1], [view, id] = parseHash(location.hash).parts;
   const code = element("code", {}, text);
-  return view === "run" && ABOUT.kinds.some((one) => one.name === kind) ? element("a", { href: `#/run/${id}/${kind}` }, code) : code;
+  return (INSIDE || view === "run") && ABOUT.kinds.some((one) => one.name === kind) ? element("a", { href: reportHref(id, kind) }, code) : code;
 }

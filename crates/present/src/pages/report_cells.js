@@ -1,7 +1,10 @@
-// Shows rows of a document as a table: chooses the columns, their order and units, and explains
-// unknown values.
+// Shows rows of a document as a table, and explains unknown values. The document says how each of
+// its tables is shown: title, columns, headings, units. Where it doesn't (the summary, memory,
+// archives), the keys and the values decide.
 
 const FIRST_ROWS = 30;
+// Units of values by the names that documents have for units of columns.
+const UNITS = { duration: "ns", time: "ns", bytes: "bytes", rate: "bytes/s", share: "share", id: "id", count: "count", number: "none", text: "none", name: "none", flag: "none" };
 const NO_COLUMN = /_missing$|^error_|^estimate$/;
 // Keys of texts that name a row. Their columns come before those of figures.
 const NAMES = new Set(["name", "function", "operator", "kernel", "sequence", "range", "thread", "process", "counter", "module", "copy", "place", "what", "line", "next", "label", "file", "rule", "command", "span"]);
@@ -29,33 +32,41 @@ function order(keys, rows) {
   return [...rest.slice(0, at), name, ...rest.slice(at)];
 }
 
+// Returns the columns of a table as { key, heading, unit, signed, isExtra }. Extra columns are shown
+// only on request.
+function columnsOf(rows, kind, table, how) {
+  if (how) return how.columns.map(({ key, heading: text, unit, signed }) => ({ key, heading: text || heading(key), unit: UNITS[unit], signed, isExtra: !text }));
+  const keys = columnKeys(rows), texts = headings(keys);
+  const some = (key) => rows.find((row) => row[key] !== null && row[key] !== undefined);
+  return keys.map((key) => ({ key, heading: texts.get(key), unit: BYTE_TABLES[table]?.has(key) ? "bytes" : unitOf(key, kind, some(key)), signed: key.startsWith("change"), isExtra: false }));
+}
+
 // Returns the columns that have a value in some row, and a line for the reason why each other
-// column has none.
-function splitColumns(rows) {
+// column that is shown has none.
+function splitColumns(rows, columns) {
   const reasons = new Map(), kept = [];
-  const note = (key, why) => { if (!reasons.has(why)) reasons.set(why, new Set()); reasons.get(why).add(heading(key)); };
-  for (const key of columnKeys(rows)) {
-    const has = rows.some((row) => row[key] !== null && row[key] !== undefined && row[key] !== "");
-    const why = [...new Set(rows.map((row) => row[`${key}_missing`]).filter(Boolean))];
-    for (const one of why.slice(0, 3)) note(key, one);
-    if (has) kept.push(key);
+  const note = (text, why) => { if (!reasons.has(why)) reasons.set(why, new Set()); reasons.get(why).add(text); };
+  for (const column of columns) {
+    const { key, isExtra } = column, has = rows.some((row) => row[key] !== null && row[key] !== undefined && row[key] !== "");
+    const why = isExtra ? [] : [...new Set(rows.map((row) => row[`${key}_missing`]).filter(Boolean))];
+    for (const one of why.slice(0, 3)) note(column.heading, one);
+    if (has) kept.push(column);
   }
   return { kept, reasons: [...reasons].map(([why, keys]) => `${[...keys].join(", ")}: ${why}`) };
 }
 
-function documentColumn(key, kind, rows, text, table) {
+function documentColumn({ key, heading: text, unit, signed }, rows) {
   const some = rows.find((row) => row[key] !== null && row[key] !== undefined);
-  const unit = BYTE_TABLES[table]?.has(key) ? "bytes" : unitOf(key, kind, some), words = typeof some[key] === "string" || Array.isArray(some[key]);
-  const numeric = typeof some[key] === "number";
+  const words = typeof some[key] === "string" || Array.isArray(some[key]), numeric = typeof some[key] === "number";
   const most = unit === "share" && rows.every((row) => !(row[key] > 1)) ? 1 : 0;
   return {
-    key, words, heading: text, about: `${key}${numeric && !["none", "id"].includes(unit) ? `, ${unit}` : ""}: sort`,
+    key, words, heading: text, about: `${key}${numeric && !["none", "id", "count"].includes(unit) ? `, ${unit}` : ""}: sort`,
     value: (row) => Array.isArray(row[key]) ? row[key].join(" ") : row[key],
-    cell: (row) => documentCell(row, key, unit, most),
+    cell: (row) => documentCell(row, key, unit, most, signed),
   };
 }
 
-function documentCell(row, key, unit, most) {
+function documentCell(row, key, unit, most, isSigned = false) {
   const value = row[key];
   if (value === null || value === undefined) {
     const why = row[`${key}_missing`];
@@ -63,7 +74,7 @@ function documentCell(row, key, unit, most) {
   }
   if (typeof value === "number") {
     const error = row[`error_${key}`], estimate = error !== undefined && error !== null;
-    const sign = key.startsWith("change") && value > 0 ? "+" : "";
+    const sign = isSigned && value > 0 ? "+" : "";
     return { content: `${estimate ? "~" : ""}${sign}${shown(value, unit)}`, title: estimate ? `${exact(value, unit)} ± ${shown(error, unit)}, an estimate (95 %)` : exact(value, unit), share: most && value >= 0 && value <= 1 ? value : null };
   }
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -71,6 +82,11 @@ function documentCell(row, key, unit, most) {
   if (typeof value === "object") return { content: JSON.stringify(value), title: JSON.stringify(value, null, 1) };
   const depth = row.depth && (key === "line" || key === "function") ? "\u00a0\u00a0".repeat(Math.min(40, row.depth)) : "";
   const short = row[`short_${key}`] ?? row[`${key}_short`];
+  // A span says where on the timeline it is.
+  if (key === "from_time" && typeof row.start_ns === "number" && typeof row.duration_ns === "number") {
+    const id = parseHash(location.hash).parts[1];
+    return { content: timelineLink(value, timelineHref(id, { rank: String(row.rank ?? "").replace(/\D.*$/, ""), start: row.start_ns, lasts: row.duration_ns, thread: row.tid })) };
+  }
   return { content: depth + (short || value), title: value.length > 24 || short ? value : null, mark: value === "" ? "none" : "" };
 }
 function listCell(values) {
@@ -80,19 +96,37 @@ function listCell(values) {
 }
 
 // Makes the table of a document's rows, with its title and notes. Adds it to `tables`, in which the
-// user can search.
-function documentTable(key, rows, kind, tables, missing) {
-  const title = element("h3", {}, titled(key), rows.length ? element("span", { class: "dim" }, `  ${formatCount(rows.length)} row${rows.length === 1 ? "" : "s"}`) : null);
+// user can search. `how` is what the document says about the table; at first, it has `limit` rows.
+function documentTable(key, rows, kind, tables, { missing, how, leftOut = how?.left_out || 0, limit = FIRST_ROWS } = {}) {
+  const name = how?.title || titled(key), count = rows.length + leftOut;
+  const title = element("h3", {}, name, rows.length ? element("span", { class: "dim" }, `  ${formatCount(count)} row${count === 1 ? "" : "s"}`) : null);
   if (!rows.length) return element("section", { class: "part" }, title, element("p", { class: "none" }, "None", missing ? ": " : "", missing ? withCode(missing) : ""));
-  const { kept, reasons } = splitColumns(rows);
-  const ids = new Map(rows.map((row, at) => [row, at])), texts = headings(kept);
-  const table = new Table({
-    label: titled(key), columns: kept.map((column) => documentColumn(column, kind, rows, texts.get(column), key)), rowKey: (row) => ids.get(row), limit: FIRST_ROWS,
-    text: (row) => kept.map((column) => row[column]).filter((value) => typeof value === "string" || Array.isArray(value)).join(" "),
-  });
-  table.setRows(rows);
+  const { kept, reasons } = splitColumns(rows, columnsOf(rows, kind, key, how)), ids = new Map(rows.map((row, at) => [row, at]));
+  const extra = kept.filter((column) => column.isExtra).length;
+  const make = (columns) => {
+    const table = new Table({
+      label: name, columns: columns.map((column) => documentColumn(column, rows)), rowKey: (row) => ids.get(row), limit: Math.min(limit, how?.folded_from || limit),
+      text: (row) => kept.map((column) => row[column.key]).filter((value) => typeof value === "string" || Array.isArray(value)).join(" "),
+    });
+    table.setRows(rows);
+    return table;
+  };
+  // A table whose columns are all extra shows them.
+  let table = make(extra < kept.length ? kept.filter((column) => !column.isExtra) : kept);
   tables.push(table);
-  return element("section", { class: "part", "data-table": key }, title, table.element, table.more,
+  const place = element("div", {}, table.element, table.more);
+  if (extra && extra < kept.length) {
+    title.append(element("button", { class: "quiet more-columns", title: kept.filter((column) => column.isExtra).map((column) => column.heading).join(", "), onclick: (event) => {
+      const all = make(kept);
+      all.filter(table.test);
+      tables[tables.indexOf(table)] = table = all;
+      place.replaceChildren(all.element, all.more);
+      event.target.remove();
+    } }, `${extra} more column${extra === 1 ? "" : "s"}`));
+  }
+  return element("section", { class: "part", "data-table": key }, title, how?.about ? element("p", { class: "dim about" }, withCode(how.about)) : null, place,
+    how?.folded ? element("p", { class: "dim" }, withCode(how.folded)) : null,
+    leftOut ? element("p", { class: "dim" }, `${formatCount(leftOut)} more rows are not in this page; `, element("code", {}, `tprof report ${kind} --json`), " prints them all") : null,
     reasons.length ? element("ul", { class: "reasons" }, ...reasons.slice(0, 6).map((reason) => element("li", {}, "? ", withCode(reason))), reasons.length > 6 ? element("li", {}, `and ${reasons.length - 6} more reasons`) : null) : null);
 }
 
@@ -111,7 +145,7 @@ function documentObject(value, kind, tables, depth = 0) {
     if (one === null && value[`${key}_missing`]) none.set(value[`${key}_missing`], [...(none.get(value[`${key}_missing`]) || []), heading(key)]);
     else if (one === null || one === "") continue;
     else if (Array.isArray(one) && one.length && one.length < 12 && one.every((word) => typeof word === "string" && word.length < 60)) facts.push([texts.get(key), { content: one.join(key === "command" ? " " : ", "), title: one.join("\n") }]);
-    else if (Array.isArray(one)) parts.push(documentList(key, one, kind, tables, depth, value[`${key}_missing`]));
+    else if (Array.isArray(one)) parts.push(documentList(key, one, kind, tables, depth, { missing: value[`${key}_missing`], leftOut: (value[`${key}_total`] ?? one.length) - one.length }));
     else if (typeof one === "object") parts.push(element("section", { class: "part" }, element(depth ? "h4" : "h3", {}, titled(key)), documentObject(one, kind, tables, depth + 1)));
     else facts.push([texts.get(key), documentCell(value, key, unit, 0)]);
   }
@@ -120,11 +154,11 @@ function documentObject(value, kind, tables, depth = 0) {
     none.size ? element("ul", { class: "reasons" }, ...[...none].map(([why, keys]) => element("li", {}, "? ", keys.length > 4 ? `${keys.slice(0, 3).join(", ")} and ${keys.length - 3} more` : keys.join(", "), ": ", withCode(why)))) : null,
     ...parts);
 }
-function documentList(key, list, kind, tables, depth, missing) {
+function documentList(key, list, kind, tables, depth, { missing, leftOut }) {
   if (!list.length) return missing ? element("section", { class: "part" }, element("h3", {}, titled(key)), element("p", { class: "none" }, "None: ", withCode(missing))) : null;
   if (typeof list[0] !== "object" || list[0] === null) return element("section", { class: "part" }, element("h3", {}, titled(key)), element("ul", {}, ...list.slice(0, 100).map((one) => element("li", {}, withCode(String(one))))));
   const nested = list.some((row) => Object.values(row).some((one) => one && typeof one === "object" && !Array.isArray(one)));
-  if (!nested) return documentTable(key, list, kind, tables, missing);
+  if (!nested) return documentTable(key, list, kind, tables, { missing, leftOut });
   return element("section", { class: "part" }, element("h3", {}, titled(key)), ...list.map((row, at) => {
     const inner = element("div", {}), fold = element("details", { open: at === 0 && list.length <= 8 }, element("summary", {}, row.label || row.name || `${heading(key)} ${at + 1}`), inner);
     const fill = () => { if (fold.open && !inner.firstChild) inner.append(documentObject(row, kind, tables, depth + 1)); };

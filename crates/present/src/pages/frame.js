@@ -5,9 +5,9 @@
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
 
 const KIND_GROUPS = [
-  ["Time", ["findings", "host", "steps", "critical-path"]],
+  ["Time", ["findings", "gpu-time", "host", "steps", "critical-path"]],
   ["Host", ["summary", "memory", "cpu", "threads", "counters"]],
-  ["GPU", ["gpu-time", "breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
+  ["GPU", ["breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
   ["Ranks", ["rank-files", "comm", "stragglers"]],
 ];
@@ -24,6 +24,11 @@ function kindGroups() {
   const there = new Set(ABOUT.kinds.map((kind) => kind.name)), grouped = new Set(KIND_GROUPS.flatMap(([, kinds]) => kinds));
   const others = ABOUT.kinds.map((kind) => kind.name).filter((name) => !grouped.has(name));
   return [...KIND_GROUPS.map(([title, kinds]) => [title, kinds.filter((name) => there.has(name))]), ["Other", others]].filter(([, kinds]) => kinds.length);
+}
+
+// Returns what a kind of report shows.
+function aboutKind(kind) {
+  return (ABOUT.kinds.find((one) => one.name === kind)?.about || "").replace(/ \(default\)$/, "");
 }
 
 // Whether it is known that a run has no device work.
@@ -43,7 +48,7 @@ function runNav(run) {
   const group = (title, list) => title === "GPU" && hasNoDevice(run) ? [element("details", {}, element("summary", {}, element("h3", {}, title), " not recorded"), list)] : [element("h3", {}, title), list];
   first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "history"));
   return element("nav", { class: "side", "aria-label": "Of this run" }, element("ul", {}, ...first),
-    ...kindGroups().flatMap(([title, kinds]) => group(title, element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), ABOUT.kinds.find((kind) => kind.name === name).about, name))))));
+    ...kindGroups().flatMap(([title, kinds]) => group(title, element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), aboutKind(name), name))))));
 }
 
 // Returns the element for a view of run `id`, and marks `where` in the list. If the last view was

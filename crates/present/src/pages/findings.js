@@ -19,8 +19,13 @@ function findingCard(row) {
     element("dl", {},
       ...fact("evidence", row.seen && withCode(row.seen)),
       ...fact("line", row.function && element("code", {}, `${row.function}${row.file ? ` (${row.file}${row.line ? `:${row.line}` : ""})` : ""}`)),
-      ...fact("where", row.look_at && (ABOUT.archive ? row.look_at : whereLinks(row.look_at, id))),
+      ...fact("where", row.look_at && whereLinks(row.look_at, id)),
       ...fact("try", row.try && withCode(row.try))));
+}
+
+// Makes a text a link to the timeline, if there is one.
+function timelineLink(text, href) {
+  return href ? element("a", { href, title: "Show in the timeline" }, text) : text;
 }
 
 // Turns times of ranks ("rank 0: 222.4 ms from 0.028719 s; …") into links to the timeline.
@@ -32,9 +37,8 @@ function whereLinks(text, id) {
     if (named) rank = Number(named[1]);
     if (parts.length) parts.push("; ");
     if (!time || rank === null) { parts.push(part); continue; }
-    const from = Math.round(Number(time[3]) * 1e9), length = Number(time[1].replaceAll(",", "")) * { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 }[time[2]];
-    const margin = length * 0.1;
-    parts.push(element("a", { href: hashOf(["run", id, "page", "timeline"], { rank, from: Math.max(0, Math.round(from - margin)), to: Math.round(from + length + margin) }), title: "Show in the timeline" }, part));
+    const lasts = Number(time[1].replaceAll(",", "")) * { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 }[time[2]];
+    parts.push(timelineLink(part, timelineHref(id, { rank, start: Math.round(Number(time[3]) * 1e9), lasts })));
   }
   return element("span", {}, ...parts);
 }

@@ -1,7 +1,9 @@
 // Requests all data of the pages; no other file fetches anything. In a static site, the same
-// answers are files. This file loads them as scripts, because a page from file:// may not fetch.
+// answers are files. This file loads them as scripts, because a page from file:// may not fetch. In
+// an exported page, the answers are in the page itself.
 
-const SITE = window.TPROF_SITE || null;
+const INSIDE = $("data") ? JSON.parse($("data").textContent) : null;
+const SITE = INSIDE?.site || window.TPROF_SITE || null;
 // The nonce that the page's policy requires of each script.
 const NONCE = document.currentScript.nonce;
 
@@ -55,7 +57,12 @@ window.tprofSame = (path, other) => siteParts.get(path)?.(siteFile(other));
 const siteCache = new Map();
 function siteData(path) {
   // Other characters and `..` are replaced, so that no path leads out of the site.
-  return siteFile(path === "" ? "index" : path.replace(/\?/, "/").replace(/&/g, "/").replace(/[^\w./=-]/g, "_").replace(/\.\./g, "__"));
+  const name = path === "" ? "index" : path.replace(/\?/, "/").replace(/&/g, "/").replace(/[^\w./=-]/g, "_").replace(/\.\./g, "__");
+  return INSIDE ? dataInside(name) : siteFile(name);
+}
+async function dataInside(name) {
+  if (Object.hasOwn(INSIDE.data, name)) return INSIDE.data[name];
+  throw new ApiError(404, { error: "this page does not have that", why: `it was exported without ${name}`, try: "Open the run with tprof serve." });
 }
 function siteFile(name) {
   if (!siteCache.has(name)) {
@@ -67,6 +74,18 @@ function siteFile(name) {
     }));
   }
   return siteCache.get(name);
+}
+
+// Returns the address of a report of a run: another view, or a place in an exported page.
+function reportHref(id, kind) {
+  return INSIDE ? `#${kind}` : `#/run/${id}/${kind}`;
+}
+// Returns the address of an interval on the run's timeline, with some time around it; null where
+// there is no timeline.
+function timelineHref(id, { rank, start, lasts, thread }) {
+  const around = Math.max(2 * lasts, 1e6), from = Math.max(0, Math.round(start - around)), to = Math.round(start + lasts + around);
+  if (!INSIDE) return ABOUT.archive ? null : hashOf(["run", String(id), "page", "timeline"], { rank, from, to });
+  return SITE.timeline ? `${SITE.timeline}#from=${from}&to=${to}${thread ? `&thread=${thread}` : ""}` : null;
 }
 
 // Return addresses that the browser itself loads: pages for frames, and downloads.
