@@ -388,7 +388,7 @@ fn no_problem(ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::new("rule", "rule", Unit::Text),
         Column::new("on", if ranks.len() > 1 { "ranks" } else { "" }, Unit::Text),
-        Column::new("measured", "measured", Unit::Name),
+        Column::new("measured", "measured", Unit::Text),
     ];
     let mut table = Table::new("clear", "Checked, not found", columns)
         .empty("every rule found something, or was not checked");

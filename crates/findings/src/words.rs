@@ -65,17 +65,21 @@ pub(super) fn time(scene: &Scene<'_>, ns: u64) -> String {
     format!("{} {} ({share})", duration(scene.per_step(ns)), scene.per_step_word())
 }
 
-/// Formats a number of things per step: `12.5 gaps a step`.
+/// Formats a number of things per step: `12.5 gaps a step`, `2 gaps in 49 steps`.
 pub(super) fn times(scene: &Scene<'_>, number: usize, things: &str) -> String {
     let one = match things.strip_suffix("ies") {
         Some(stem) => format!("{stem}y"),
         None => things.strip_suffix('s').unwrap_or(things).to_owned(),
     };
+    let each = number as f64 / scene.steps.max(1) as f64;
+    if number > 0 && each < 0.1 {
+        let things = if number == 1 { &one } else { things };
+        return format!("{} {things} in {} steps", count(number as u64), scene.steps);
+    }
     let things = if number == scene.steps.max(1) { &one } else { things };
     if scene.steps == 0 {
         return format!("{} {things}", count(number as u64));
     }
-    let each = number as f64 / scene.steps as f64;
     match each >= 10.0 || number.is_multiple_of(scene.steps) {
         true => format!("{} {things} a step", count(each.round() as u64)),
         false => format!("{each:.1} {things} a step"),

@@ -38,7 +38,7 @@ const EXAMPLES: &str = "\
 Examples:
   tprof run -- python train.py              record a job
   tprof run --mem exact -o r1 -- ./server   record every allocation into r1
-  tprof report                              print a summary of the newest run here
+  tprof report                              print a summary of the newest run
   tprof report memory r1                    print where memory was allocated
   tprof diff r1 r2                          print what changed from r1 to r2
   tprof export r1 --to chrome               write a trace for Perfetto

@@ -132,7 +132,7 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
         TraceError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             cannot(path)
                 .cause(format!("no such file or directory{}", runs_beside(path)))
-                .hint("tprof run -o DIR -- COMMAND; tprof report DIR")
+                .hint("tprof ls, for the runs here; tprof report --help, for the kinds of reports")
         }
         TraceError::Io { path, what: "open" | "read", source } => {
             let usual = match source.kind() {

@@ -88,6 +88,17 @@ impl Page {
         }
     }
 
+    /// Adds a command for the reader to copy, which is never cut.
+    pub fn command(&mut self, text: &str) {
+        match &mut self.markdown {
+            Some(markdown) => markdown.fixed(text),
+            None => {
+                let text: String = text.chars().map(printable).collect();
+                self.text += &format!("    {text}\n");
+            }
+        }
+    }
+
     fn cut_line(&mut self, text: &str) {
         let text: String = text.chars().map(printable).collect();
         self.text += shorten(&text, self.width).trim_end();
@@ -235,7 +246,8 @@ const WORDS_OF_NARROW: usize = 20;
 /// A page with fewer columns than this is narrow.
 const NARROW: usize = 80;
 
-/// Rows in columns. If the last column is left-aligned, it is cut at the page's edge.
+/// Rows in columns. A last column of names is cut at the page's edge, and one of words goes on in
+/// the next line.
 pub struct Table {
     left: Vec<bool>,
     /// Indexes of the columns with names from the traced program.
@@ -378,8 +390,18 @@ impl Table {
                     return lines;
                 }
                 if column + 1 == columns && is_left {
-                    let room = page.saturating_sub(width(&line));
-                    line += &shorten(cell.trim(), room);
+                    let begins = width(&line);
+                    let room = page.saturating_sub(begins);
+                    if self.names.contains(&column) || at == 0 {
+                        line += &shorten(cell.trim(), room);
+                        continue;
+                    }
+                    for text in wrap(cell.trim(), room) {
+                        if width(&line) > begins {
+                            lines.push(std::mem::replace(&mut line, " ".repeat(begins)));
+                        }
+                        line += &text;
+                    }
                 } else if is_left {
                     line += &left(&shorten(cell, room), room);
                 } else {
@@ -413,6 +435,17 @@ mod tests {
         for line in page.into_text().lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
+    }
+
+    #[test]
+    fn a_last_column_of_words_goes_on_below_itself() {
+        let mut table = Table::new(&["number", "what"]);
+        table.row(vec!["1".into(), "words ".repeat(20)]);
+        let lines = table.lines(40);
+        assert_eq!(lines[0], "  number  what");
+        assert_eq!(lines[1], "       1  words words words words words");
+        assert_eq!(lines[2], "          words words words words words");
+        assert_eq!(lines.len(), 5, "{lines:?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Formats numbers with their units ([`count`], [`estimate`], [`bytes`], [`rate`], [`duration`],
-//! [`percent`], [`small_share`]), and parses those of command lines ([`parse_size`],
+//! [`since_start`], [`percent`], [`small_share`]), and parses those of command lines ([`parse_size`],
 //! [`parse_duration`]).
 //!
 //! Displayed numbers are rounded. If a user may pass a number to a command again, [`exact_size`] or
@@ -11,4 +11,6 @@ mod write;
 
 pub use read::{exact_duration, exact_size, parse_duration, parse_size};
 pub use things::{counted, processes, recorded, signal};
-pub use write::{bytes, count, duration, estimate, percent, rate, signed_bytes, small_share, utc};
+pub use write::{
+    bytes, count, duration, estimate, percent, rate, signed_bytes, since_start, small_share, utc,
+};

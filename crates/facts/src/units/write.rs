@@ -72,6 +72,15 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// Formats a time since the beginning of a run so that steps differ: `870 ns`, `12.3 us`, `4.1 ms`,
+/// `7203.1042 s`.
+pub fn since_start(ns: u64) -> String {
+    match ns {
+        0..1_000_000_000 => duration(ns),
+        _ => format!("{:.4} s", ns as f64 / 1e9),
+    }
+}
+
 /// Returns a moment as date and time: `2026-11-29 06:52:21 UTC`. `unix_ns` counts from 1970.
 pub fn utc(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;

@@ -55,7 +55,7 @@ impl Rule for LaunchBound {
         );
         let places = top(scene, &around, 3);
         if !places.is_empty() {
-            seen += &format!(" Most of that work is launched in {places}.");
+            seen += &format!(" The largest parts of that work are launched in {places}.");
         }
         seen += &recorded(scene).unwrap_or_default();
         Verdict::Found(vec![
@@ -79,11 +79,14 @@ impl Rule for LaunchBound {
 fn recorded(scene: &Scene<'_>) -> Option<String> {
     let cost = scene.rank.recording.as_ref().filter(|cost| cost.is_visible())?;
     let (least, most) = cost.idle_without()?;
+    let idle = cost.device_idle_ns.get()?;
     Some(format!(
-        " But {}: without it the device would be idle for {} to {} of a step.",
+        " But {}: without it the device would be idle, for whatever reason, for {} to {} of a step \
+         and not for {}.",
         cost.taken()?,
         duration(least),
         duration(most),
+        duration(idle),
     ))
 }
 

@@ -107,7 +107,7 @@ impl Rule for SmallBatches {
             ),
         };
         let seen = format!(
-            "{} of the compute kernels have fewer blocks than half of what the device takes at once. They run for {}; what they leave empty is worth {}. Most: {}.{gaps}",
+            "{} of the compute kernels have fewer blocks than half of what the device takes at once. They run for {}; what they leave empty is worth {}. The longest: {}.{gaps}",
             percent(narrow.len() as f64 / kernels as f64),
             time(scene, narrow_time.length()),
             time(scene, empty),

@@ -67,7 +67,7 @@ impl Rule for StartUp {
         }
         let imports = match host.imports.is_empty() {
             true => "No import was sampled.".to_owned(),
-            false => format!("Most in imports of {}.", modules(&host.imports)),
+            false => format!("The longest imports: {}.", modules(&host.imports)),
         };
         let seen = format!(
             "The process takes {} of its {} until {}, {} of that on a core{without_core}{compiled}. {imports}",

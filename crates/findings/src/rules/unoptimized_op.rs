@@ -178,12 +178,12 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
         top(scene, &names, 2),
     );
     if !callers.is_empty() {
-        seen += &format!(" Most are launched by {callers}.");
+        seen += &format!(" The largest parts are launched by {callers}.");
     }
     if pattern.fuses {
         seen += &format!(
-            " Without the longest of each run of neighbours, as which a fused kernel takes at least, \
-             they take {}.",
+            " A fused kernel takes at least as long as the longest of the neighbours that it replaces; \
+             the others take {}.",
             time(scene, gained.length())
         );
     }

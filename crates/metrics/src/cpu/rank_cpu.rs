@@ -80,10 +80,14 @@ impl RankCpu {
             if stretch.stack.is_empty() {
                 continue;
             }
-            let kept = || stretch.stack.iter().filter(|id| in_tree[**id as usize]);
+            let kept = |id: &&u32| in_tree[**id as usize];
             let named = |id: &u32| cpu.names.get(*id);
-            self.top_down.add(kept().rev().map(named), stretch.weight_ns);
-            self.bottom_up.add(kept().take(CALLERS).map(named), stretch.weight_ns);
+            let down = stretch.stack.iter().rev().filter(kept).map(named);
+            self.top_down.add(down, stretch.weight_ns);
+            // What was inlined into a function is a part of its self time, as in the list of
+            // functions.
+            let up = stretch.stack.iter().skip(stretch.inlined).filter(kept).map(named);
+            self.bottom_up.add(up.take(CALLERS), stretch.weight_ns);
         }
     }
 

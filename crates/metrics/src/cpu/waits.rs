@@ -102,7 +102,7 @@ impl WaitsByPlace {
             _ if self.left_out_ns > 0 => "no thread waited below the user's own files",
             _ => "no thread waited",
         };
-        let mut about = "whole run; waits on purpose are no loss".to_owned();
+        let mut about = "whole run; some waits are as they should be".to_owned();
         match self.left_out_ns {
             0 => about.push_str("; `report threads` lists each thread"),
             ns => about.push_str(&format!("; {} below no file of the user's own", duration(ns))),

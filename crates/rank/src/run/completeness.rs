@@ -164,7 +164,20 @@ impl Completeness {
 pub fn of_loss(loss: &LossInfo) -> String {
     match loss.count {
         0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
+        1 => format!("1 {} lost ({})", singular(&loss.what), loss.why),
         n => format!("{} {} lost ({})", units::count(n), loss.what, loss.why),
+    }
+}
+
+/// Returns the name of one of the things that `what` names: `Python frame of CPU samples`. A list of
+/// things stays as it is.
+fn singular(what: &str) -> String {
+    let ends = [" of ", " for ", " after "].iter().filter_map(|word| what.find(word)).min();
+    let (noun, rest) = what.split_at(ends.unwrap_or(what.len()));
+    match noun.strip_suffix('s').filter(|_| !noun.contains([',', ';']) && !noun.contains(" and ")) {
+        Some(one) if one.ends_with("esse") => format!("{}{rest}", &one[..one.len() - 1]),
+        Some(one) => format!("{one}{rest}"),
+        None => what.to_owned(),
     }
 }
 

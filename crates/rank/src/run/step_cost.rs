@@ -183,6 +183,15 @@ impl StepCost {
         }
     }
 
+    /// Returns the sentence with the names of the two largest parts of the cost, without their times.
+    pub fn short(&self) -> String {
+        let names: Vec<_> = self.worth_a_word().iter().take(2).map(|part| part.words()).collect();
+        match (names.is_empty(), self.bounds()) {
+            (false, Some(_)) => format!("{}, mainly {}", self.brief(), names.join(" and ")),
+            _ => self.brief(),
+        }
+    }
+
     fn sentence(&self) -> String {
         let brief = self.brief();
         let parts = self.parts_in_words();
@@ -214,12 +223,18 @@ impl StepCost {
         percent(ns as f64 / self.step_ns.max(1) as f64)
     }
 
-    /// Names the parts that are large enough for the sentence, the largest first.
-    fn parts_in_words(&self) -> String {
+    /// Returns the parts that are large enough for the sentence, the largest first.
+    fn worth_a_word(&self) -> Vec<&StepPart> {
         let most = |part: &StepPart| part.ns_high.get().unwrap_or(part.ns_low);
         let is_worth = |part: &&StepPart| most(part) as f64 > self.step_ns as f64 * WORTH_A_WORD;
         let mut parts: Vec<&StepPart> = self.parts.iter().filter(is_worth).collect();
         parts.sort_rows_by_key(|part| std::cmp::Reverse(most(part)));
+        parts
+    }
+
+    /// Names the parts that are large enough for the sentence, with their times.
+    fn parts_in_words(&self) -> String {
+        let parts = self.worth_a_word();
         let words = |part: &&StepPart| {
             let high = part.ns_high.get().map_or("an unknown time".to_owned(), duration);
             format!("{} {}", part.words(), span(duration(part.ns_low), high))

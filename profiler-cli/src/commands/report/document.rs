@@ -2,7 +2,7 @@
 
 use tprof_document::{Cell, Column, Document, Table, Unit, Value, View};
 use tprof_facts::csv;
-use tprof_facts::units::{bytes, count, duration, percent};
+use tprof_facts::units::{bytes, count, duration, percent, since_start};
 use tprof_findings::BUSY;
 
 use super::head::{self, Head};
@@ -214,7 +214,8 @@ pub fn shown_value(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Text(text), _) => text.clone(),
         (Value::Flag(flag), _) => if *flag { "yes" } else { "no" }.to_owned(),
-        (_, Unit::Duration | Unit::Time) => whole(duration),
+        (_, Unit::Duration) => whole(duration),
+        (_, Unit::Time) => whole(since_start),
         (_, Unit::Bytes) => whole(bytes),
         (_, Unit::BytesPerSecond) => format!("{}/s", whole(bytes)),
         (_, Unit::Share) => percent(number.unwrap_or(0.0)),

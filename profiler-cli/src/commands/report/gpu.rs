@@ -72,7 +72,7 @@ pub fn fields(page: &mut Page, report: &Report) {
 pub fn sampled(page: &mut Page, report: &Report) {
     let all = match &report.gpus {
         Reading::Missing(why) if ran(report) => {
-            return page.field("sampled", &format!("no: {why}"));
+            return page.field("GPU sampled", &format!("no: {why}"));
         }
         other => other.value().map(Vec::as_slice).unwrap_or_default(),
     };
@@ -88,7 +88,7 @@ pub fn sampled(page: &mut Page, report: &Report) {
         _ => format!(" (GPU {} of {})", gpu.gpu, gpu.host),
     };
     let text = [busy(&gpus, &named), memory(&gpus, &named), throttled(&gpus, &named)].join("; ");
-    page.field("sampled", &text);
+    page.field("GPU sampled", &format!("over the whole run: {text}"));
 }
 
 type Named<'a> = &'a dyn Fn(&SampledGpu) -> String;
@@ -144,7 +144,7 @@ fn copied(gpu: &Gpu) -> u64 {
 fn copy(row: &Copies) -> String {
     let kind = row.kind.trim_start_matches("Memcpy ");
     let moved = row.bytes.get().map_or_else(|| "?".to_owned(), bytes);
-    format!("{} {kind} of {moved} in {}", count(row.count), duration(row.busy_ns))
+    format!("{} {kind}, {moved} in all, in {}", count(row.count), duration(row.busy_ns))
 }
 
 /// Adds the kernels with the most time, for the rank with the most kernel time.

@@ -11,6 +11,7 @@ use tprof_rank::base::reading::Reading;
 use tprof_rank::run::completeness::{Completeness, of_blind_spots, of_loss};
 use tprof_rank::run::info::Run;
 use tprof_rank::run::processes::{ImageEnd, ProcessRow, REPLACED};
+use tprof_rank::run::step_cost::StepCost;
 use tprof_ui::columns::width;
 
 use crate::terminal::commands;
@@ -204,9 +205,9 @@ fn badness(end: &ImageEnd) -> (u8, i32) {
 fn overhead(page: &mut Page, report: &Report) {
     let overhead = &report.overhead;
     let step = overhead.step.value();
-    let mut texts: Vec<String> = step.map(|step| step.text.clone()).into_iter().collect();
+    let mut texts: Vec<String> = step.map(StepCost::short).into_iter().collect();
     if let (Some(step), true) = (step, report.ranks.len() > 1) {
-        texts[0] = format!("{}, which it slowed most: {}", step.rank, step.text);
+        texts[0] = format!("{}, which it slowed most: {}", step.rank, texts[0]);
     }
     let span = |low: String, high: String| match low == high {
         true => low,

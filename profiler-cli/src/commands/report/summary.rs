@@ -7,7 +7,6 @@ use tprof_findings::lines::Line;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::run::processes::{ImageEnd, ProcessRow};
 use tprof_trace::run::misses_allocations;
-use tprof_ui::columns::cut;
 
 use super::head::{self, Head, plural, text_of};
 use super::{gpu, ranks, sites};
@@ -22,12 +21,13 @@ pub fn text(report: &Report, top: usize, form: Form) -> String {
     body(&mut page, report, top);
     page.gap();
     let path = crate::terminal::quote::word(report.run.path.as_os_str());
-    if gpu::ran(report) {
-        page.line(&format!("More: tprof report gpu-time {path}"));
-        page.line("      others: findings, breakdown, idle, overlap, kernels, launches, steps, memory; see --help");
-    } else {
-        page.line(&format!("More: tprof report memory {path}"));
+    page.line("More:");
+    for kind in
+        if gpu::ran(report) { ["gpu-time", "steps", "memory"] } else { ["host", "cpu", "memory"] }
+    {
+        page.command(&format!("tprof report {kind} {path}"));
     }
+    page.line("All kinds: tprof report --help");
     page.into_text()
 }
 
@@ -79,16 +79,16 @@ fn findings(page: &mut Page, report: &Report) {
         };
         table.row(vec![line.severity.to_uppercase(), gain, what(line)]);
     }
-    table.fill_last(page.width(), |room| lines.iter().map(|line| cut(&what(line), room)).collect());
     if !lines.is_empty() {
         page.table(&table);
         let path = crate::terminal::quote::word(report.run.path.as_os_str());
-        page.line(&format!("  Evidence and remedies: tprof report findings {path}"));
+        page.line("  All findings, with evidence and remedies:");
+        page.command(&format!("tprof report findings {path}"));
     }
 }
 
 /// Describes a finding, its place in the code first: `parse (load.py:22): one function takes much of
-/// the CPU time`. The end of a long line is cut, so that the place stays.
+/// the CPU time`.
 fn what(line: &Line) -> String {
     match line.place.is_empty() {
         true => line.what.clone(),

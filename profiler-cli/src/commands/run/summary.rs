@@ -115,10 +115,10 @@ fn recorded(info: &RunInfo) -> String {
     };
     let events = counted_events(info);
     let mut cost = match (info.overhead.fraction_low, info.overhead.fraction_high) {
-        (_, Some(high)) if high < 0.001 => "overhead below 0.1% of CPU time (estimate)".to_owned(),
+        (_, Some(high)) if high < 0.001 => "overhead below 0.1 % of CPU time (estimate)".to_owned(),
         (Some(low), Some(high)) => {
-            let (low, high) = (low * 100.0, high * 100.0);
-            format!("overhead {low:.1} to {high:.1}% of CPU time (estimate)")
+            let (low, high) = (units::percent(low), units::percent(high));
+            format!("overhead {low} to {high} of CPU time (estimate)")
         }
         _ => "overhead unknown".to_owned(),
     };
