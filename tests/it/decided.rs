@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 use tprof_fixture::job::{LATE_OPERATOR, SimulatedJob};
-use tprof_tests::{Refused, Scratch, document, skip, traced};
+use tprof_tests::{Refused, Scratch, document, need_some, skip, traced};
 
 use crate::hosts::{job, rows};
+use crate::hta::sets;
 use crate::mpi::{MPIS, built, ranks_with};
 
 const MS: u64 = 1_000_000;
@@ -74,5 +75,28 @@ fn the_line_of_a_late_rank_of_mpi_is_named_and_its_removal_predicted() {
         }
         assert_eq!(decided["function"], "victim_is_late", "{mpi}: {decided:#?}");
         assert_eq!(decided["line"], line, "{mpi}: {decided:#?}");
+    }
+}
+
+#[test]
+fn the_rank_that_decided_the_steps_of_a_real_job_is_named_with_its_operator() {
+    for set in need_some!(sets()) {
+        let report = document("stragglers", &set.run);
+        let decided = rows(&report, "decided_by");
+        match set.name.as_str() {
+            // Of 128 ranks two were recorded, in two steps.
+            "sampled_2rank_of_128" => {
+                assert_eq!(decided[0]["rank"], rows(&report, "load")[0]["rank"], "{report:#?}");
+                assert!(decided[0]["operator"].is_string(), "{decided:#?}");
+            }
+            "dlrm_8rank_v100" => {
+                assert_eq!(decided.len(), 0, "{decided:#?}");
+                let why = report["tables"]["decided_by_missing"].as_str().unwrap();
+                assert!(why.contains("no two steps in a row"), "{why}");
+            }
+            _ => {}
+        }
+        // Nothing tells of these sets who took part in a collective, so their clocks stay as they are.
+        assert!(rows(&report, "clocks").is_empty(), "{}", set.name);
     }
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tprof_fixture::job::SimulatedJob;
-use tprof_tests::{Scratch, document, tprof};
+use tprof_tests::{Job, Refused, Scratch, am_root, document, skip, tprof, tprof_at};
+
+use crate::mpi::built;
 
 const MS: u64 = 1_000_000;
 
@@ -57,7 +59,7 @@ fn ends_of_reductions(run: &Path, scratch: &Scratch, name: &str) -> (Vec<Vec<f64
         std::fs::read_dir(&output).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     let ends = files.iter().map(|file| {
-        let unpacked = tprof_tests::Job::new("gzip").arg("-dc").arg(file).run_in(scratch.path());
+        let unpacked = Job::new("gzip").arg("-dc").arg(file).run_in(scratch.path());
         let trace: Value = serde_json::from_str(&unpacked.stdout).unwrap();
         let base_us = trace["baseTimeNanoseconds"].as_f64().unwrap_or(0.0) / 1e3;
         let is_reduction = |event: &&Value| {
@@ -132,4 +134,43 @@ fn communication_and_lateness_are_split_by_the_roles_of_groups() {
     let mut ranks: Vec<&str> = both.iter().map(|row| row["rank"].as_str().unwrap()).collect();
     ranks.sort_unstable();
     assert_eq!(ranks, ["rank 2", "rank 3"], "{late:#?}");
+}
+
+/// Runs a command on a host of its own, by namespaces: the host's name, by how many seconds its
+/// monotonic clock is ahead, and the command.
+const ON_HOST: &str = r#"#!/bin/sh
+name=$1; ahead=$2; shift 2
+exec unshare --uts --time --monotonic "$ahead" --fork sh -c 'hostname "$0" && exec "$@"' "$name" "$@"
+"#;
+
+#[test]
+fn the_clocks_of_real_ranks_in_two_namespaces_agree_to_within_the_error() {
+    if !am_root() {
+        return skip(Refused::Root);
+    }
+    let scratch = Scratch::new();
+    let Some(program) = built("mpich", "decided.c", &[], &scratch) else { return };
+    let script = scratch.write("on-host.sh", ON_HOST);
+    let (run, ahead_s) = (scratch.run(), "5000");
+    if Job::new("sh").arg(&script).args(["any", ahead_s, "true"]).run_in(scratch.path()).code
+        != Some(0)
+    {
+        return skip(Refused::Mounts);
+    }
+    let on_host = |job: Job, name: &str, ahead_s: &str| {
+        let job = job.args(["-n", "1", "sh"]).arg(&script).args([name, ahead_s]).arg(tprof_at());
+        job.args(["run", "-q", "--mem", "off", "-o"]).arg(&run).arg(&program)
+    };
+    let job = on_host(Job::new("mpirun.mpich"), "host-a", "0").arg(":");
+    on_host(job, "host-b", ahead_s).run_in(scratch.path()).expect_code(0);
+    let report = document("stragglers", &run);
+    let [first, second] = rows(&report, "clocks") else { panic!("{report:#?}") };
+    assert_eq!((&first["ahead_ns"], &first["error_ns"]), (&0.into(), &0.into()), "{first:#?}");
+    // The barrier, and two reductions in each of 40 iterations.
+    assert_eq!(second["operations"], 81, "{second:#?}");
+    let [ahead_ns, error_ns] = ["ahead_ns", "error_ns"].map(|key| second[key].as_f64().unwrap());
+    // Both hosts have the time of day of one machine, which each collector read within
+    // microseconds of its monotonic clock.
+    assert!(ahead_ns.abs() <= error_ns + 50_000.0, "{second:#?}");
+    assert!(error_ns < 20_000_000.0, "{second:#?}");
 }

@@ -8,8 +8,8 @@ pub struct ClockLine {
     pub at_ns: i64,
     /// Nanoseconds to add to the clock's times at `at_ns`.
     pub add_ns: i64,
-    /// How much more to add for each second since `at_ns`, femtoseconds per nanosecond: 1 ppm is
-    /// 1,000,000,000 of 10^15.
+    /// How much more to add for each nanosecond since `at_ns`, in parts of 10^15: 1 ppm is
+    /// 1,000,000,000.
     pub drift_e15: i64,
 }
 

@@ -4,8 +4,10 @@
 //! bounds their difference from both sides: what one clock showed when its first rank left is not
 //! before what the other showed when its last rank entered. Clocks drift evenly for a while, so a
 //! line lies between all lower and all upper bounds (Duda, Harrus, Haddad and Bernard, "Estimating
-//! global time in distributed systems", ICDCS 1987). Of all such lines, the one with the widest
-//! margin is chosen; the others tell its error.
+//! global time in distributed systems", ICDCS 1987). All ranks leave a collective at about the same
+//! time, so of all such lines the one nearest to that is chosen; the others tell its error. If one
+//! rank always comes last, bounds of only one side are close, and the error is as large as that rank
+//! is late.
 
 use tprof_trace::ClockLine;
 
@@ -30,6 +32,8 @@ pub struct Bounds {
     pub least_ns: i64,
     /// The largest difference, ns.
     pub most_ns: i64,
+    /// The difference if both clocks' ranks left at the same moment, ns.
+    pub ends_ns: i64,
 }
 
 /// A line between two clocks, with its error.
@@ -48,6 +52,8 @@ struct Corridor {
     base_ns: i64,
     /// Time, lower and upper bound, in order of time.
     points: Vec<[f64; 3]>,
+    /// For each point, the difference if both left at the same moment.
+    ends: Vec<f64>,
 }
 
 /// Finds the line between two clocks. `None` if there are no bounds, or if no clocks with a
@@ -55,8 +61,7 @@ struct Corridor {
 pub fn fit(bounds: &[Bounds]) -> Option<FittedLine> {
     let corridor = Corridor::of(bounds)?;
     let limits = corridor.limits_by_drift()?;
-    let slope = minimum(-MOST_DRIFT, MOST_DRIFT, |slope| corridor.overlap(slope));
-    let at_start = (corridor.lowest(slope) + corridor.highest(slope)) / 2.0;
+    let (at_start, slope) = corridor.best();
     Some(corridor.fitted(at_start, slope, &limits))
 }
 
@@ -89,7 +94,30 @@ impl Corridor {
             ]
         };
         let points = bounds.iter().map(point).collect();
-        Some(Corridor { start_ns, base_ns, points })
+        let ends = bounds.iter().map(|of| of.ends_ns.wrapping_sub(base_ns) as f64).collect();
+        Some(Corridor { start_ns, base_ns, points, ends })
+    }
+
+    /// Returns the start and the slope of the line that is nearest to the common ends, by least
+    /// squares, and that lies between all bounds; if none does, of the line that misses them least.
+    fn best(&self) -> (f64, f64) {
+        let widest = minimum(-MOST_DRIFT, MOST_DRIFT, |slope| self.overlap(slope));
+        if self.overlap(widest) > 0.0 {
+            return ((self.lowest(widest) + self.highest(widest)) / 2.0, widest);
+        }
+        let count = self.points.len() as f64;
+        let mean_at = self.points.iter().map(|[at, ..]| at).sum::<f64>() / count;
+        let mean_end = self.ends.iter().sum::<f64>() / count;
+        let (mut spread, mut rise) = (0.0, 0.0);
+        for ([at, ..], end) in self.points.iter().zip(&self.ends) {
+            spread += (at - mean_at).powi(2);
+            rise += (at - mean_at) * (end - mean_end);
+        }
+        let [from, to] = [-MOST_DRIFT, MOST_DRIFT].map(|end| self.last_within(widest, end));
+        let nearest = if spread > 0.0 { rise / spread } else { widest };
+        let slope = nearest.max(from).min(to);
+        let at_start = mean_end - slope * mean_at;
+        (at_start.min(self.highest(slope)).max(self.lowest(slope)), slope)
     }
 
     /// The least start of a line of this slope that is above all lower bounds.
@@ -191,7 +219,7 @@ mod tests {
     const SECOND_NS: i64 = 1_000_000_000;
 
     fn bounds(at_ns: i64, least_ns: i64, most_ns: i64) -> Bounds {
-        Bounds { at_ns, least_ns, most_ns }
+        Bounds { at_ns, least_ns, most_ns, ends_ns: (least_ns + most_ns) / 2 }
     }
 
     #[test]
@@ -203,15 +231,29 @@ mod tests {
     }
 
     #[test]
+    fn where_one_side_is_close_the_common_ends_decide_and_the_error_spans_the_other() {
+        let of = |at: i64| Bounds {
+            at_ns: at * SECOND_NS / 100,
+            least_ns: 7_000_000 - 5_000_000,
+            most_ns: 7_000_000 + 20_000,
+            ends_ns: 7_000_000 + at % 3 * 1_000,
+        };
+        let found = fit(&(0..200).map(of).collect::<Vec<_>>()).unwrap();
+        assert!((found.line.add_at(SECOND_NS) - 7_000_000).abs() < 3_000, "{found:?}");
+        assert!((4_900_000..5_500_000).contains(&found.error_ns), "{found:?}");
+    }
+
+    #[test]
     fn a_drift_is_found_between_bounds_of_both_sides() {
         // The true difference is 5 ms + 30 ppm of the time; bounds are 20 us away in turn.
         let of = |second: i64| {
             let true_ns = 5_000_000 + 30_000 * second;
             let wide_ns = 3_000_000;
-            match second % 2 {
+            let of = match second % 2 {
                 0 => bounds(second * SECOND_NS, true_ns - 20_000, true_ns + wide_ns),
                 _ => bounds(second * SECOND_NS, true_ns - wide_ns, true_ns + 20_000),
-            }
+            };
+            Bounds { ends_ns: true_ns, ..of }
         };
         let all: Vec<Bounds> = (0..3_600).map(of).collect();
         let found = fit(&all).unwrap();

@@ -157,6 +157,7 @@ fn pairs(ranks: &[RankTimes<'_>], clock_of: &[u32]) -> Pairs {
                 at_ns: *entry_ns,
                 least_ns: hub_entry_ns.saturating_sub(*end_ns),
                 most_ns: hub_end_ns.saturating_sub(*entry_ns),
+                ends_ns: hub_end_ns.saturating_sub(*end_ns),
             });
         }
     });

@@ -18,7 +18,8 @@ const MOST_KEPT: usize = 2048;
 
 /// The identity of a collective, equal on all of its ranks: a hash of its communicator, operation,
 /// size and sequence number. If the collective has no sequence number, the hash includes its step
-/// and its place in that step instead.
+/// and its place in that step instead. Inferred steps may begin with another operation on each rank,
+/// so a rank that was recorded from its beginning counts places over all of them.
 pub type CollectiveId = u64;
 
 /// A collective of a rank, ordered by the identity on which all ranks agree.
@@ -142,6 +143,8 @@ pub fn named<'o>(
     steps_of_work: &[Option<u32>],
 ) -> Vec<(&'o Operation, CollectiveName)> {
     let mut places: FxHashMap<u64, u64> = FxHashMap::default();
+    let certain = Certainty::of(rank);
+    let is_counted_by_step = certain.steps_are_numbered || !certain.is_whole;
     let mut all = Vec::new();
     for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
         let work = operation.work.map(|at| at as usize);
@@ -159,9 +162,10 @@ pub fn named<'o>(
         let (collective_id, occurrence) = match (operation.communicator, operation.sequence) {
             (Some(_), Some(number)) => (hash(&(kind, number, 0_u8)), number),
             _ => {
-                let place = places.entry(hash(&(kind, step))).or_default();
+                let counted_in = step.filter(|_| is_counted_by_step);
+                let place = places.entry(hash(&(kind, counted_in))).or_default();
                 *place += 1;
-                (hash(&(kind, step, *place, 1_u8)), *place)
+                (hash(&(kind, counted_in, *place, 1_u8)), *place)
             }
         };
         all.push((operation, CollectiveName { collective_id, occurrence, step }));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tprof_rank::base::stats::median;
+
 use super::{RankSteps, StepMeeting, is_kept};
 
 /// Stands for a rank whose meetings begin, so that nothing comes before.
@@ -96,14 +98,10 @@ impl<'s> JobGraph<'s> {
         let mut rows: Vec<Vec<GraphRow>> = Vec::with_capacity(ranks.len());
         let mut all: Vec<(u64, u32, u32)> = Vec::new();
         for (rank, steps) in (0_u32..).zip(ranks) {
-            let mut of_rank: Vec<GraphRow> = Vec::new();
-            for of in steps.meetings.iter().filter(|of| is_kept(of.step, stride)) {
-                let before = of_rank.last().map(|row| row.of.step);
-                let is_first =
-                    before.is_none_or(|before| before != of.step && before + 1 != of.step);
-                all.push((of.id, rank, of_rank.len() as u32));
-                of_rank.push(GraphRow { meeting: 0, of: *of, is_first });
-            }
+            let kept = steps.meetings.iter().filter(|of| is_kept(of.step, stride));
+            let row = |of: &StepMeeting| GraphRow { meeting: 0, of: *of, is_first: false };
+            let of_rank: Vec<GraphRow> = kept.map(row).collect();
+            all.extend(of_rank.iter().zip(0..).map(|(row, at)| (row.of.id, rank, at)));
             rows.push(of_rank);
         }
         all.sort_unstable();
@@ -116,13 +114,26 @@ impl<'s> JobGraph<'s> {
             for of_meeting in same.chunks(size) {
                 let first = members.len() as u32;
                 let mut transfer_ns = u64::MAX;
+                // Inferred steps may begin with another meeting on each rank, so those of the first
+                // rank count.
+                let (_, rank, row) = of_meeting[0];
+                let step = rows[rank as usize][row as usize].of.step;
                 for &(_, rank, row) in of_meeting {
                     let row_of = &mut rows[rank as usize][row as usize];
                     row_of.meeting = meetings.len() as u32;
+                    row_of.of.step = step;
                     transfer_ns = transfer_ns.min(row_of.of.duration_ns);
                     members.push((rank, row));
                 }
                 meetings.push(Meeting { first, count: of_meeting.len() as u32, transfer_ns });
+            }
+        }
+        for of_rank in &mut rows {
+            let mut before: Option<u64> = None;
+            for row in of_rank {
+                let step = row.of.step;
+                row.is_first = before.is_none_or(|before| before != step && before + 1 != step);
+                before = Some(step);
             }
         }
         JobGraph { ranks, rows, meetings, members }
@@ -144,10 +155,9 @@ impl<'s> JobGraph<'s> {
         let GraphRow { meeting, .. } = self.rows[rank as usize][row as usize];
         let others = self.members_of(meeting).iter().filter(|(other, _)| *other != rank);
         let rows = others.map(|(rank, row)| &self.rows[*rank as usize][*row as usize]);
-        let mut times: Vec<u64> =
+        let times: Vec<u64> =
             rows.filter(|row| !row.of.overlaps && !row.is_first).map(|row| of(&row.of)).collect();
-        let middle = times.len() / 2;
-        (!times.is_empty()).then(|| *times.select_nth_unstable(middle).1)
+        (!times.is_empty()).then(|| median(times))
     }
 
     /// Replays all ranks. `own` returns a rank's own time before a meeting, and the time that its

@@ -87,8 +87,9 @@ impl OwnPlace {
 pub struct RankSteps {
     /// The meetings, in order of entry.
     pub meetings: Vec<StepMeeting>,
-    /// For each place in a step, where the rank spent most of the time before it.
-    pub places: Vec<Option<OwnPlace>>,
+    /// For each place in a step, the code in which the rank spent most of the time before it, and
+    /// its time over all steps, ns, most first.
+    pub places: Vec<Vec<(OwnPlace, u64)>>,
     /// The rank keeps one block of steps in so many; a power of two.
     pub stride: u64,
     /// Whether operations that are not followed take too much of the steps.

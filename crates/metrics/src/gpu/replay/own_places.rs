@@ -8,19 +8,30 @@ use tprof_trace::model::{NameId, Sample, SpanKind, StackId, ThreadState};
 use super::OwnPlace;
 use crate::host::Place;
 
+/// Most places in the code that are kept for one place in a step.
+const MOST_KEPT: usize = 8;
+
 /// Returns for each place in a step the code in which the rank spent most of the time before the
-/// meeting at that place, over all steps. `entries` has the entry to each meeting, ns, and its place,
+/// meeting at that place, and its time over all steps, most first. `entries` has the entry to each meeting, ns, and its place,
 /// in order of entry.
-pub(super) fn own_places(rank: &RankTrace, entries: &[(u64, u32)]) -> Vec<Option<OwnPlace>> {
+pub(super) fn own_places(rank: &RankTrace, entries: &[(u64, u32)]) -> Vec<Vec<(OwnPlace, u64)>> {
     let count = entries.iter().map(|(_, place)| *place as usize + 1).max().unwrap_or(0);
     let mut places = on_devices(rank, entries, count);
-    if places.iter().any(Option::is_none) {
+    if places.iter().any(FxHashMap::is_empty) {
         let on_host = on_host(rank, entries, count);
         for (place, on_host) in places.iter_mut().zip(on_host) {
-            *place = place.take().or(on_host);
+            if place.is_empty() {
+                *place = on_host;
+            }
         }
     }
-    places
+    let most = |sums: FxHashMap<OwnPlace, u64>| {
+        let mut sums: Vec<(OwnPlace, u64)> = sums.into_iter().collect();
+        sums.sort_unstable_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        sums.truncate(MOST_KEPT);
+        sums
+    };
+    places.into_iter().map(most).collect()
 }
 
 /// Returns the place of the first meeting that a rank enters after a moment.
@@ -29,8 +40,12 @@ fn next_place(entries: &[(u64, u32)], time_ns: u64) -> Option<usize> {
     entries.get(at).map(|(_, place)| *place as usize)
 }
 
-/// Finds the operator whose work took most time of a device.
-fn on_devices(rank: &RankTrace, entries: &[(u64, u32)], count: usize) -> Vec<Option<OwnPlace>> {
+/// Sums up the time of devices by the operator of the work.
+fn on_devices(
+    rank: &RankTrace,
+    entries: &[(u64, u32)],
+    count: usize,
+) -> Vec<FxHashMap<OwnPlace, u64>> {
     let mut sums: Vec<FxHashMap<NameId, u64>> = vec![FxHashMap::default(); count];
     let tree = (!rank.work.is_empty()).then(|| rank.operator_tree());
     for (at, work) in rank.work.iter().enumerate() {
@@ -45,17 +60,19 @@ fn on_devices(rank: &RankTrace, entries: &[(u64, u32)], count: usize) -> Vec<Opt
         });
         *sums[place].entry(operator.unwrap_or(work.name)).or_default() += work.duration_ns;
     }
-    let most = |sums: FxHashMap<NameId, u64>| {
-        let (name, _) = sums.into_iter().max_by_key(|(name, ns)| (*ns, *name))?;
+    let place = |(name, ns)| {
         let operator = rank.name(name).to_owned();
-        Some(OwnPlace { operator, ..OwnPlace::default() })
+        (OwnPlace { operator, ..OwnPlace::default() }, ns)
     };
-    sums.into_iter().map(most).collect()
+    sums.into_iter().map(|sums| sums.into_iter().map(place).collect()).collect()
 }
 
-/// Finds the line of code in which the main thread spent most time. Samples in collectives do not
-/// count.
-fn on_host(rank: &RankTrace, entries: &[(u64, u32)], count: usize) -> Vec<Option<OwnPlace>> {
+/// Sums up the time of the main thread by line of code. Samples in collectives do not count.
+fn on_host(
+    rank: &RankTrace,
+    entries: &[(u64, u32)],
+    count: usize,
+) -> Vec<FxHashMap<OwnPlace, u64>> {
     type Key = (u32, StackId, ThreadState);
     let mut sums: Vec<FxHashMap<Key, u64>> = vec![FxHashMap::default(); count];
     let is_main = |row: &Sample| {
@@ -68,22 +85,21 @@ fn on_host(rank: &RankTrace, entries: &[(u64, u32)], count: usize) -> Vec<Option
         let sum = sums[place].entry((row.process, row.stack, row.state)).or_default();
         *sum = sum.saturating_add(row.weight_ns);
     }
-    let most = |sums: FxHashMap<Key, u64>| {
+    let by_line = |sums: FxHashMap<Key, u64>| {
         let mut places: FxHashMap<OwnPlace, u64> = FxHashMap::default();
         for ((process, stack, state), ns) in sums {
-            let part = rank.cpu.part(process, stack, state)?;
-            if part == Part::Collective {
-                continue;
-            }
+            let part = rank.cpu.part(process, stack, state);
+            let Some(part) = part.filter(|part| *part != Part::Collective) else { continue };
             let state = rank.cpu.state(process, stack, state);
             let Place { function, file, line, .. } =
                 Place::of(part, state, rank.cpu.stack(process, stack), &rank.cpu.names);
             if !function.is_empty() {
                 let place = OwnPlace { function, file, line, operator: String::new() };
-                *places.entry(place).or_default() += ns;
+                let sum = places.entry(place).or_default();
+                *sum = sum.saturating_add(ns);
             }
         }
-        places.into_iter().max_by(|a, b| (a.1, &b.0).cmp(&(b.1, &a.0))).map(|(place, _)| place)
+        places
     };
-    sums.into_iter().map(most).collect()
+    sums.into_iter().map(by_line).collect()
 }

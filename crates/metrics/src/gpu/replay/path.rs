@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use tprof_rank::base::stats::median;
+
 use super::graph::{GraphRow, Replayed};
-use super::{JobGraph, OwnPlace};
+use super::{JobGraph, OwnPlace, RankSteps};
+
+/// Stretches that make up less than this share of the steps are left out.
+const LEAST_SHARE: f64 = 0.01;
 
 /// A rank's stretches on the path through the steps, before one place in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecidedSteps {
     /// Index of the rank.
     pub rank: usize,
-    /// Where the rank spent most of this time; `None` if that is not known.
+    /// The code that took longest there, compared with the other ranks; `None` if it is not known.
     pub place: Option<OwnPlace>,
     /// Number of steps in which no other stretch was longer than the others' by more.
     pub steps: u64,
@@ -23,7 +28,8 @@ pub struct DecidedSteps {
 /// What decided the steps, and how many steps there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decided {
-    /// The stretches that were longer than the others', most time first.
+    /// The stretches that were longer than the others' by at least 1 % of the steps, most time
+    /// first.
     pub stretches: Vec<DecidedSteps>,
     /// Number of steps.
     pub steps: u64,
@@ -73,14 +79,32 @@ pub fn decided_steps(graph: &JobGraph<'_>) -> Option<Decided> {
             sums.entry(key).or_default().steps += 1;
         }
     }
-    let of_place = |((rank, place), sum): ((u32, u32), DecidedSteps)| {
-        let places = &graph.ranks[rank as usize].places;
-        let place = places.get(place as usize).cloned().flatten();
-        DecidedSteps { rank: rank as usize, place, ..sum }
+    let least_ns = LEAST_SHARE * decided.total_ns as f64;
+    sums.retain(|_, sum| sum.longer_ns > 0 && sum.longer_ns as f64 >= least_ns);
+    let of_place = |((rank, place), sum): ((u32, u32), DecidedSteps)| DecidedSteps {
+        rank: rank as usize,
+        place: longest_place(graph, rank as usize, place as usize),
+        ..sum
     };
-    decided.stretches = sums.into_iter().map(of_place).filter(|of| of.longer_ns > 0).collect();
+    decided.stretches = sums.into_iter().map(of_place).collect();
     decided.stretches.sort_by_key(|of| (std::cmp::Reverse(of.longer_ns), of.rank));
     Some(decided)
+}
+
+/// Returns the code at a place of a rank's steps whose time exceeds the median of the other ranks'
+/// by most.
+fn longest_place(graph: &JobGraph<'_>, rank: usize, place: usize) -> Option<OwnPlace> {
+    let own = graph.ranks[rank].places.get(place)?;
+    let others = || graph.ranks.iter().enumerate().filter(|(other, _)| *other != rank);
+    let longer_ns = |(code, ns): &&(OwnPlace, u64)| {
+        let of_other = |(_, steps): (usize, &&RankSteps)| {
+            let there = steps.places.get(place).into_iter().flatten();
+            there.filter(|(other, _)| other == code).map(|(_, ns)| *ns).sum()
+        };
+        let of_others: Vec<u64> = others().map(of_other).collect();
+        (ns.saturating_sub(median(of_others)), *ns)
+    };
+    own.iter().max_by_key(longer_ns).map(|(code, _)| code.clone())
 }
 
 /// Walks back through a step. Returns the ranks' own stretches on the way, and the time of

@@ -25,8 +25,10 @@ fn rank(steps: u64, before: &[u64], waits: &[u64]) -> RankSteps {
             });
         }
     }
-    let place =
-        |at: usize| Some(OwnPlace { operator: format!("operator {at}"), ..OwnPlace::default() });
+    let place = |at: usize| {
+        let of = |operator: String| OwnPlace { operator, ..OwnPlace::default() };
+        vec![(of("any".to_owned()), 9 * MS), (of(format!("operator {at}")), before[at])]
+    };
     let places = (0..before.len()).map(place).collect();
     RankSteps { meetings, places, stride: 1, is_unfollowed: false }
 }
@@ -142,4 +144,20 @@ fn ranks_that_keep_other_blocks_share_those_that_both_keep() {
     let decided = decided_steps(&JobGraph::of(&ranks)).unwrap();
     // Steps 0 to 7 and 16 to 19 are kept, and the first of each is only the start.
     assert_eq!((decided.steps, decided.stretches[0].steps), (7 + 3, 10));
+}
+
+#[test]
+fn ranks_whose_steps_begin_with_another_meeting_are_replayed_by_the_first_ranks_steps() {
+    let (first, second) = (3 * MS, 10 * MS);
+    let on_time = rank(20, &[first, second], &[0, 5 * MS]);
+    let mut late = rank(20, &[first, second + 5 * MS], &[0, 0]);
+    for (at, meeting) in late.meetings.iter_mut().enumerate() {
+        (meeting.step, meeting.place) = ((at as u64 + 1) / 2, (at as u32 + 1) % 2);
+    }
+    late.places.swap(0, 1);
+    let decided = decided_steps(&JobGraph::of(&[&on_time, &late])).unwrap();
+    assert_eq!((decided.steps, decided.total_ns), (19, 19 * (18 * MS + 2 * TRANSFER_NS)));
+    let one = &decided.stretches[0];
+    assert_eq!((one.rank, one.longer_ns), (1, 19 * 5 * MS));
+    assert_eq!(one.place.as_ref().unwrap().shown(), "operator 1");
 }

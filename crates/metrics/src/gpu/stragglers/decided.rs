@@ -4,10 +4,8 @@
 use tprof_document::{Cell, Column, RankContext, Table, Unit};
 
 use super::RankStragglers;
-use crate::gpu::replay::{Decided, DecidedSteps, JobGraph, OwnPlace, decided_steps, what_if};
+use crate::gpu::replay::{Decided, JobGraph, OwnPlace, decided_steps, what_if};
 
-/// Stretches that make up less than this share of the steps are left out.
-const LEAST_SHARE: f64 = 0.01;
 /// Most ranks for which a step is predicted.
 const MOST_PREDICTED: usize = 8;
 
@@ -37,12 +35,6 @@ pub(super) fn tables(parts: &[(RankContext, RankStragglers)]) -> Vec<Table> {
     tables
 }
 
-/// Returns the stretches that make up enough of the steps.
-fn large(decided: &Decided) -> impl Iterator<Item = &DecidedSteps> {
-    let least_ns = LEAST_SHARE * decided.total_ns as f64;
-    decided.stretches.iter().filter(move |of| of.longer_ns as f64 >= least_ns)
-}
-
 fn stretches<'l>(
     decided: Result<&Decided, &&'static str>,
     label: impl Fn(usize) -> &'l str,
@@ -68,7 +60,7 @@ fn stretches<'l>(
         .empty(empty);
     let Ok(decided) = decided else { return table };
     let per_step = |ns: u64| ns / decided.steps.max(1);
-    for of in large(decided) {
+    for of in &decided.stretches {
         let mut cells = vec![
             label(of.rank).into(),
             of.steps.into(),
@@ -110,7 +102,7 @@ fn predictions<'l>(
         "the steps replayed with the rank's own time replaced by the median of the other ranks'",
     );
     let mut ranks: Vec<usize> = Vec::new();
-    for of in large(decided) {
+    for of in &decided.stretches {
         if !ranks.contains(&of.rank) {
             ranks.push(of.rank);
         }

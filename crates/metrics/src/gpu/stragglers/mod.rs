@@ -69,14 +69,13 @@ impl Analysis for Stragglers {
     const KIND: &'static str = KIND.name;
     type Part = RankStragglers;
 
-    fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK
-            | Needs::CALLS
-            | Needs::COLLECTIVES
-            | Needs::STEPS
-            | Needs::OPERATORS
-            | Needs::SAMPLES
-            | Needs::spans(SpanKind::Nvtx)
+    fn needs(&self, options: &Options) -> Needs {
+        let nvtx = Needs::spans(SpanKind::Nvtx);
+        let needs = Needs::WORK | Needs::CALLS | Needs::COLLECTIVES | Needs::STEPS | nvtx;
+        match options.hta {
+            true => needs,
+            false => needs | Needs::OPERATORS | Needs::SAMPLES,
+        }
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, options: &Options) -> RankStragglers {
