@@ -18,7 +18,10 @@ use tprof_trace::{RunDir, TraceHeader, TraceWriter};
 use jsonschema::Validator;
 use tprof_tests::{EXACT, Job, Scratch, foreign, many_ranks, need, tprof, traced};
 
+use tprof_fixture::job::SimulatedJob;
+
 use crate::agree::traces;
+use crate::hosts;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -70,6 +73,9 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
     fs::create_dir(&sampled).unwrap();
     sampled_rank(&sampled.join("rank-0.tprof"));
     runs.push(sampled);
+    let hosts = scratch.join("hosts");
+    SimulatedJob { steps: 10, late: Some((1, 5_000_000)), ..hosts::job() }.write(&hosts).unwrap();
+    runs.push(hosts);
     runs
 }
 

@@ -6,7 +6,6 @@
 use std::cell::Cell;
 
 use tprof_facts::steps::{StepSource, Steps};
-use tprof_metrics::gpu::stragglers;
 use tprof_metrics::program::flops::counted_work;
 use tprof_rank::collectives::{Operation, operations, waits_for_all};
 use tprof_rank::{
@@ -189,7 +188,8 @@ impl<'t> JoinedRank<'t> {
     /// of the kernels' starts, then those on the host.
     pub fn collectives(&self) -> Vec<JoinedCollective> {
         let (operations, _) = operations(&self.rank);
-        let named = stragglers::named(&self.rank, &operations, &self.steps, &self.steps_of_work);
+        let named =
+            tprof_rank::meetings::named(&self.rank, &operations, &self.steps, &self.steps_of_work);
         let mut names = named.into_iter().map(|(_, name)| name).collect::<Vec<_>>().into_iter();
         let mut all = Vec::with_capacity(operations.len());
         for operation in operations {

@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 
 use tprof_trace::run::RunInfo;
-use tprof_trace::{RunDir, TraceFile};
+use tprof_trace::{ClockLine, RunDir, TraceFile};
 
 /// Converts times of one file to times since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,25 +21,43 @@ pub struct Clock {
     pub start_ns: u64,
     /// Time from the start of the run's first collector to the start of the host's collector, ns.
     pub late_ns: u64,
+    /// Correction by which the times of all hosts become those of one clock.
+    pub line: ClockLine,
 }
 
 impl Clock {
     /// Returns the time since the run began, ns; 0 for earlier times.
     #[inline]
     pub fn since_start(self, time_ns: u64) -> u64 {
-        time_ns.saturating_add(self.late_ns).saturating_sub(self.start_ns)
+        if self.line == ClockLine::default() {
+            return time_ns.saturating_add(self.late_ns).saturating_sub(self.start_ns);
+        }
+        u64::try_from(self.signed_since_start(time_ns)).unwrap_or(0)
     }
 
     /// Returns the time since the run began, ns; negative for earlier times.
     #[inline]
     pub fn signed_since_start(self, time_ns: u64) -> i64 {
+        self.line.corrected(self.uncorrected_since_start(time_ns))
+    }
+
+    /// Returns the time since the run began by the host's own clock, ns; negative for earlier
+    /// times.
+    #[inline]
+    pub fn uncorrected_since_start(self, time_ns: u64) -> i64 {
         time_ns.wrapping_add(self.late_ns).wrapping_sub(self.start_ns) as i64
     }
 
     /// Returns the time of the file's clock, ns, at this many nanoseconds after the run began; 0 if
     /// the clock had not started yet.
     pub fn file_ns(self, since_start_ns: u64) -> u64 {
-        since_start_ns.saturating_add(self.start_ns).saturating_sub(self.late_ns)
+        let by_own_clock = match i64::try_from(since_start_ns) {
+            Ok(ns) if self.line != ClockLine::default() => {
+                u64::try_from(self.line.uncorrected(ns)).unwrap_or(0)
+            }
+            _ => since_start_ns,
+        };
+        by_own_clock.saturating_add(self.start_ns).saturating_sub(self.late_ns)
     }
 }
 
@@ -62,8 +80,12 @@ impl Zero {
         Zero { unix_ns: all.filter(|&ns| ns > 0).min().unwrap_or(0) }
     }
 
-    /// Returns the clock of one of the run's files.
+    /// Returns the clock of one of the run's files, with the run's correction of it.
     pub fn clock(self, file: &TraceFile, run: &RunDir) -> Clock {
+        Clock { line: run.clock_line(file.path()), ..self.uncorrected_clock(file, run) }
+    }
+
+    fn uncorrected_clock(self, file: &TraceFile, run: &RunDir) -> Clock {
         let header = file.header();
         if header.start_unix_ns > 0 {
             return self.at(header.start_ns, header.start_unix_ns);
@@ -72,7 +94,7 @@ impl Zero {
         let lists = |info: &&RunInfo| info.files.iter().any(|file| *file == name);
         match run.infos().iter().find(lists) {
             Some(info) => self.clock_of_info(info),
-            None => Clock { start_ns: header.start_ns, late_ns: 0 },
+            None => Clock { start_ns: header.start_ns, ..Clock::default() },
         }
     }
 
@@ -84,7 +106,7 @@ impl Zero {
     /// Returns the clock of a host, given one moment both on its own clock and in nanoseconds since
     /// 1970.
     pub fn at(self, start_ns: u64, start_unix_ns: u64) -> Clock {
-        Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns) }
+        Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns), ..Clock::default() }
     }
 }
 
@@ -145,13 +167,26 @@ mod tests {
 
     #[test]
     fn times_before_a_hosts_collector_started_are_converted_too() {
-        let clock = Clock { start_ns: 1_000, late_ns: 400 };
+        let clock = Clock { start_ns: 1_000, late_ns: 400, ..Clock::default() };
         assert_eq!([500, 600, 900, 1_100].map(|ns| clock.since_start(ns)), [0, 0, 300, 500]);
         assert_eq!(clock.signed_since_start(500), -100);
         assert_eq!([0, 300, 500].map(|ns| clock.file_ns(ns)), [600, 900, 1_100]);
         // The clock of this host was still low when its collector started, 400 ns after the run
         // began.
-        let clock = Clock { start_ns: 10, late_ns: 400 };
+        let clock = Clock { start_ns: 10, late_ns: 400, ..Clock::default() };
         assert_eq!([0, 10, 20].map(|ns| clock.since_start(ns)), [390, 400, 410]);
+    }
+
+    #[test]
+    fn a_corrected_clock_converts_both_ways() {
+        let line = ClockLine { at_ns: 0, add_ns: -300, drift_e15: 50_000_000_000 };
+        let clock = Clock { start_ns: 1_000, late_ns: 400, line };
+        assert_eq!(clock.uncorrected_since_start(1_000), 400);
+        assert_eq!([700, 1_000, 2_000].map(|ns| clock.since_start(ns)), [0, 100, 1_100]);
+        assert_eq!(clock.signed_since_start(700), -200);
+        assert_eq!([0, 100, 1_100].map(|ns| clock.file_ns(ns)), [900, 1_000, 2_000]);
+        let second_ns = 1_000_000_000;
+        assert_eq!(clock.since_start(1_000 + second_ns), 100 + second_ns + 50_000);
+        assert_eq!(clock.file_ns(100 + second_ns + 50_000), 1_000 + second_ns);
     }
 }

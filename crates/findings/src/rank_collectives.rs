@@ -1,11 +1,12 @@
 //! Collects a rank's collectives, by which it is compared with other ranks.
 
 use tprof_facts::Clock;
-use tprof_metrics::gpu::stragglers::ComparedCollectives;
+use tprof_metrics::gpu::replay::RankSteps;
 use tprof_metrics::host::{Ledger, RankHost};
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::collectives::{Operation, operations};
+use tprof_rank::meetings::ComparedCollectives;
 use tprof_rank::samples::{PARTS, Part};
 
 use super::finding::SourceLine;
@@ -16,6 +17,8 @@ use super::scene::Scene;
 pub(super) struct RankCollectives {
     /// The collectives that make all ranks wait and that either ran a kernel or ran on the host.
     pub compared: ComparedCollectives,
+    /// The rank's steps, by which the job is replayed.
+    pub steps: RankSteps,
     /// Number of ranks in the job, or in its largest group; `None` if the trace doesn't contain it.
     pub ranks: Option<u32>,
     /// Number of operations of any kind that ran a kernel, or ran on the host.
@@ -101,6 +104,7 @@ pub(super) fn rank_collectives(scene: &Scene<'_>) -> RankCollectives {
     };
     RankCollectives {
         compared: ComparedCollectives::of(scene.rank, &operations, &steps, &steps_of_work, counts),
+        steps: RankSteps::of(scene.rank, &operations, &steps, &steps_of_work),
         ranks: group.max(world_size(scene)),
         operations: operations.len(),
         is_on_host: operations.iter().any(|operation| operation.work.is_none()),

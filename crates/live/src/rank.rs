@@ -140,7 +140,7 @@ impl Rank {
             Some(header) if header.start_unix_ns > 0 => {
                 zero.at(header.start_ns, header.start_unix_ns)
             }
-            Some(header) => Clock { start_ns: header.start_ns, late_ns: 0 },
+            Some(header) => Clock { start_ns: header.start_ns, ..Clock::default() },
             None => Clock::default(),
         }
     }

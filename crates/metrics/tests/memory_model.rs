@@ -122,7 +122,7 @@ fn play(ops: &[Op], spacing: u64) -> (Model, HostMemory) {
         }
     }
     let file = TraceFile::open(&maker.finish()).unwrap();
-    let memory = rank_memory(&file, Clock { start_ns: START, late_ns: 0 }).host_memory;
+    let memory = rank_memory(&file, Clock { start_ns: START, ..Clock::default() }).host_memory;
     (model, memory)
 }
 

@@ -4,7 +4,8 @@
 //!
 //! - `base`: intervals, readings, statistics;
 //! - `run`: a run without its rows: processes, completeness, overhead;
-//! - `rank`: one rank's rows in memory, joined and in order.
+//! - `rank`: one rank's rows in memory, joined and in order;
+//! - `clocks`: how the clocks of hosts relate, by the collectives of their ranks.
 
 pub mod base;
 
@@ -13,3 +14,5 @@ pub mod run;
 mod rank;
 
 pub use rank::*;
+
+pub mod clocks;

@@ -1,5 +1,6 @@
 //! Opens a run directory as a whole: its files, and the ranks that the files belong to.
 
+use crate::clock_line::ClockLine;
 use crate::compile_log::COMPILE_DIRECTORY;
 use crate::error::{Problem, TraceError};
 use crate::file::TraceHeader;
@@ -19,6 +20,7 @@ pub struct RunDir {
     files: Vec<RankFile>,
     infos: Vec<RunInfo>,
     problems: Vec<Problem>,
+    clock_lines: HashMap<PathBuf, ClockLine>,
 }
 
 /// A trace file of a run.
@@ -202,6 +204,7 @@ impl RunDir {
             files: Vec::new(),
             infos: Vec::new(),
             problems: Vec::new(),
+            clock_lines: HashMap::new(),
         };
         if metadata.is_dir() {
             run.read_directory()?;
@@ -314,6 +317,17 @@ impl RunDir {
 
     fn problem(&mut self, what: String) {
         self.problems.push(Problem { offset: 0, what });
+    }
+
+    /// Corrects the times of files, by their paths, so that files of different hosts have times of
+    /// one clock. Times count from the beginning of the run on each host's own clock.
+    pub fn correct_clocks(&mut self, lines: HashMap<PathBuf, ClockLine>) {
+        self.clock_lines = lines;
+    }
+
+    /// Returns the correction of a file's times; none by default.
+    pub fn clock_line(&self, file: &Path) -> ClockLine {
+        self.clock_lines.get(file).copied().unwrap_or_default()
     }
 
     /// Returns the path of the directory, or of the one file.

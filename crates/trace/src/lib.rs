@@ -54,10 +54,12 @@ mod tail_names;
 
 mod writer;
 
+mod clock_line;
 pub mod compile_log;
 
 mod dir;
 
+pub use clock_line::ClockLine;
 pub use code::{CodeMap, CodePlace, Function, SymbolSource, address_of};
 pub use damage_list::DamageList;
 pub use dir::{CompileLogFile, CompileLogOwner, RankFile, RankLabel, RunDir, Start};

@@ -169,6 +169,12 @@ impl Format {
         !self.goes.ends_with('/') && !self.goes.contains("-N.")
     }
 
+    /// Whether the format shows ranks on one axis of time, so that the clocks of their hosts must
+    /// agree.
+    pub fn is_on_one_axis(&self) -> bool {
+        matches!(self.name, "perfetto" | "chrome" | "timeline")
+    }
+
     /// Whether the input of the format is one run, and not a directory of runs.
     pub fn is_of_a_run(&self) -> bool {
         !matches!(self.writer, Writer::Site)

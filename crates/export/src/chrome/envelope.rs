@@ -59,7 +59,7 @@ impl<'a> Envelope<'a> {
         // leaves the times unchanged.
         let base: Option<u64> = trace.property(BASE).and_then(|text| text.parse().ok());
         let (first_ns, _) = trace.extent_ns().unwrap_or((0, 0));
-        let from = |start_ns| Clock { start_ns, late_ns: 0 };
+        let from = |start_ns| Clock { start_ns, ..Clock::default() };
         match base.filter(|base| *base > 0 && *base <= first_ns) {
             Some(base) => Envelope { clock: from(base), base: Some(base), ..about },
             None => Envelope { clock: from(0), base, base_first: false, ..about },

@@ -3,6 +3,7 @@
 //! This is the only rule that judges all ranks together.
 
 use tprof_facts::units::{count, duration, percent};
+use tprof_metrics::gpu::replay::{JobGraph, RankSteps, what_if};
 use tprof_metrics::gpu::stragglers::{Arrival, arrivals};
 
 use super::{collective_wait, waiting_ranks};
@@ -128,6 +129,22 @@ fn stride(ranks: &[RankFindings]) -> u64 {
     ranks.iter().map(|rank| rank.rank_collectives.compared.stride).max().unwrap_or(1).max(1)
 }
 
+/// Says what a step would take without the rank's lateness, if the steps can be replayed.
+fn without(ranks: &[RankFindings], rank: usize) -> Option<String> {
+    let steps: Vec<&RankSteps> = ranks.iter().map(|rank| &rank.rank_collectives.steps).collect();
+    if steps.iter().any(|of| of.is_unfollowed) {
+        return None;
+    }
+    let found = what_if(&JobGraph::of(&steps), rank)?;
+    let rounded = |ns: f64| duration(ns.max(0.0).round() as u64);
+    Some(format!(
+        " Without its lateness a step takes {} (± {}) instead of {}.",
+        rounded(found.without_ns),
+        rounded(found.error_ns),
+        rounded(found.step_ns)
+    ))
+}
+
 /// Returns the finding on the rank that causes the most delay (`worst`). It also mentions the rank
 /// that waits longest (`waits`).
 fn finding(
@@ -157,9 +174,13 @@ fn finding(
         }
         _ => String::new(),
     };
+    let without = match blamed {
+        true => without(ranks, worst).unwrap_or_default(),
+        false => String::new(),
+    };
     let seen = format!(
         "{} came last to {} of {} collectives, {} after the last but one; {} waited longest, \
-         {}.{compared}{estimate}",
+         {}.{without}{compared}{estimate}",
         rank.label,
         count(late.last),
         count(late.met),

@@ -16,6 +16,7 @@ pub mod memcpy;
 mod outside;
 pub mod overlap;
 pub mod queue;
+pub mod replay;
 pub mod report_gpu;
 pub mod stragglers;
 pub mod waves;

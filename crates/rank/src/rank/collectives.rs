@@ -6,6 +6,7 @@ use tprof_facts::communication::kernel_operation;
 use tprof_facts::communication::on_host::HostCollective;
 use tprof_trace::model::{Collective, NameId, ProcessIndex};
 
+use super::roles::{Role, roles};
 use crate::rank::{Class, RankTrace};
 
 /// A collective or point-to-point operation, as one rank ran it: one kernel, or one piece of work
@@ -24,6 +25,8 @@ pub struct Operation {
     pub group_size: Option<u32>,
     /// Communicator, where the trace names one.
     pub communicator: Option<u64>,
+    /// What the communicator's ranks divide among themselves.
+    pub role: Role,
     /// The operation's number on its communicator.
     pub sequence: Option<u64>,
     /// Algorithm that its library chose; empty if it is unknown, or not the same for all operations
@@ -60,6 +63,7 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
         }
     }
     let sizes = group_sizes(rank);
+    let roles = roles(rank);
     let mut operations = Vec::new();
     let communication = |work: &&crate::rank::Work| work.class == Class::Communication;
     let kernels = rank.work.iter().zip(0_u32..).filter(|(work, _)| communication(work));
@@ -74,6 +78,8 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
             None => of_kernel(rank.name(work.name)),
         };
         operation.process = process;
+        let key = operation.communicator.map(|communicator| (process, communicator));
+        operation.role = key.and_then(|key| roles.get(&key).copied()).unwrap_or_default();
         operation.start_ns = work.start_ns;
         operation.duration_ns = work.duration_ns;
         operation.added_ns = work.duration_ns;

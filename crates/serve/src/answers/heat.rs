@@ -2,10 +2,13 @@
 //! merged into as many cells as a screen can show.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,8 +22,10 @@ use crate::work::Output;
 const ROWS: usize = 256;
 /// Largest number of columns of an answer.
 const COLUMNS: usize = 200;
-/// Largest report to read, bytes. A report of 1,024 ranks with 100 steps has 60 MB.
-const MAX_BYTES: u64 = 512 << 20;
+/// Largest report to read for the reason why a table has no rows, bytes.
+const SMALL_REPORT: u64 = 64 << 20;
+/// Largest table to read, bytes. A table of 4,096 ranks with 1,000 steps has 400 MB.
+const MAX_BYTES: u64 = 1 << 30;
 
 /// Query parameters of a heat map.
 #[derive(Deserialize)]
@@ -41,76 +46,61 @@ struct ByStep {
     key: &'static str,
     /// Kind of the report.
     kind: &'static str,
-    /// Returns the rows of the table. If they are missing, also returns the reason.
-    table: fn(Tables) -> (Vec<Row>, Option<String>),
-    /// Returns the value in a row, ns.
-    column: fn(&Row) -> Option<f64>,
+    table: &'static str,
+    column: &'static str,
+}
+
+impl ByStep {
+    const fn new(
+        key: &'static str,
+        kind: &'static str,
+        table: &'static str,
+        column: &'static str,
+    ) -> ByStep {
+        ByStep { key, kind, table, column }
+    }
 }
 
 const BY_STEP: [ByStep; 5] = [
-    ByStep {
-        key: "step_ns",
-        kind: "steps",
-        table: |all| (all.steps, all.steps_missing),
-        column: |row| row.duration_ns,
-    },
-    ByStep {
-        key: "compute_ns",
-        kind: "steps",
-        table: |all| (all.device_time_by_step, all.device_time_by_step_missing),
-        column: |row| row.compute_ns,
-    },
-    ByStep {
-        key: "exposed_communication_ns",
-        kind: "steps",
-        table: |all| (all.device_time_by_step, all.device_time_by_step_missing),
-        column: |row| row.exposed_communication_ns,
-    },
-    ByStep {
-        key: "idle_ns",
-        kind: "steps",
-        table: |all| (all.device_time_by_step, all.device_time_by_step_missing),
-        column: |row| row.idle_ns,
-    },
-    ByStep {
-        key: "late_ns",
-        kind: "stragglers",
-        table: |all| (all.late_by_step, all.late_by_step_missing),
-        column: |row| row.late_ns,
-    },
+    ByStep::new("step_ns", "steps", "steps", "duration_ns"),
+    ByStep::new("compute_ns", "steps", "device_time_by_step", "compute_ns"),
+    ByStep::new(
+        "exposed_communication_ns",
+        "steps",
+        "device_time_by_step",
+        "exposed_communication_ns",
+    ),
+    ByStep::new("idle_ns", "steps", "device_time_by_step", "idle_ns"),
+    ByStep::new("late_ns", "stragglers", "late_by_step", "late_ns"),
 ];
 
 /// Keys of the metrics that are known by step.
 pub const STEP_METRICS: [&str; 5] =
     [BY_STEP[0].key, BY_STEP[1].key, BY_STEP[2].key, BY_STEP[3].key, BY_STEP[4].key];
 
-/// The parts of a report that are parsed. The rest can be large, so it is skipped.
-#[derive(Deserialize)]
-struct Document {
-    tables: Tables,
+/// The values of a metric by rank and step.
+#[derive(Debug, Default)]
+pub struct HeatCells {
+    /// Labels of the ranks, in the order of the report, which is by rank number.
+    labels: Vec<String>,
+    /// Index of each label.
+    places: FxHashMap<String, u32>,
+    /// Index of the rank, step, and the value, if it was measured.
+    cells: Vec<(u32, u64, Option<f64>)>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Tables {
-    steps: Vec<Row>,
-    steps_missing: Option<String>,
-    device_time_by_step: Vec<Row>,
-    device_time_by_step_missing: Option<String>,
-    late_by_step: Vec<Row>,
-    late_by_step_missing: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Row {
-    rank: Option<String>,
-    step: Option<u64>,
-    duration_ns: Option<f64>,
-    compute_ns: Option<f64>,
-    exposed_communication_ns: Option<f64>,
-    idle_ns: Option<f64>,
-    late_ns: Option<f64>,
+impl HeatCells {
+    /// Adds a value.
+    pub fn add(&mut self, rank: &str, step: u64, value: Option<f64>) {
+        let known = self.places.get(rank).copied();
+        let place = known.unwrap_or_else(|| {
+            let place = self.labels.len() as u32;
+            self.labels.push(rank.to_owned());
+            self.places.insert(rank.to_owned(), place);
+            place
+        });
+        self.cells.push((place, step, value));
+    }
 }
 
 /// Answers `GET /api/v1/runs/ID/heat`.
@@ -128,53 +118,106 @@ pub async fn heat(
         let what = format!("there is no metric `{}` by step", asked.metric);
         return Err(Failure::absent(what, "no report has it").hint(known));
     };
-    let output = report(&app, &run, by_step.kind).await?;
+    let output = table(&app, &run, by_step).await?;
     let range = asked.from.unwrap_or(0)..=asked.to.unwrap_or(u64::MAX);
-    let read = move || read(&output, by_step, range);
-    tokio::task::spawn_blocking(read)
+    let read = move || read(&output, by_step.column, range);
+    let cells = tokio::task::spawn_blocking(read)
         .await
-        .map_err(|error| Failure::new("cannot make the heat map", error))?
+        .map_err(|error| Failure::new("cannot make the heat map", error))??;
+    let missing = match cells.cells.is_empty() {
+        true => missing(&app, &run, by_step).await?,
+        false => None,
+    };
+    let fold = move || folded(by_step.key, &cells, missing.as_deref());
+    tokio::task::spawn_blocking(fold)
+        .await
+        .map_err(|error| Failure::new("cannot make the heat map", error))
         .map(Json)
 }
 
-async fn report(app: &Arc<App>, run: &RegisteredRun, kind: &str) -> Result<Arc<Output>, Failure> {
-    document(app, run, kind, &BTreeMap::new()).await
+/// Makes a table as CSV. The JSON of a whole report is eight times as large.
+async fn table(app: &Arc<App>, run: &RegisteredRun, of: &ByStep) -> Result<Arc<Output>, Failure> {
+    let words = ["report", of.kind, "--csv", "--table", of.table];
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    words.push(run.readable()?.into());
+    app.make(words, &[run]).await
 }
 
-/// Reads the cells of a table whose rows have a rank, a step and a value, and folds them.
+/// Returns the reason why a table has no rows, which only the report's JSON has.
+async fn missing(
+    app: &Arc<App>,
+    run: &RegisteredRun,
+    of: &ByStep,
+) -> Result<Option<String>, Failure> {
+    let output = document(app, run, of.kind, &BTreeMap::new()).await?;
+    let key = format!("{}_missing", of.table);
+    let read = move || -> Option<String> {
+        let value: Value = match output.len() {
+            ..=SMALL_REPORT => serde_json::from_reader(output.reader()).ok()?,
+            _ => return None,
+        };
+        Some(value["tables"][&key].as_str()?.to_owned())
+    };
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(|error| Failure::new("cannot make the heat map", error))
+}
+
+/// Reads the cells of a table whose rows have a rank, a step and a value.
 fn read(
     output: &Output,
-    of: &ByStep,
+    column: &str,
     range: std::ops::RangeInclusive<u64>,
-) -> Result<Value, Failure> {
+) -> Result<HeatCells, Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::new("cannot make the heat map", why);
     if output.len() > MAX_BYTES {
         return Err(failed(&"the report is too large"));
     }
-    let document: Document =
-        serde_json::from_reader(output.reader()).map_err(|error| failed(&error))?;
-    let (rows, missing) = (of.table)(document.tables);
-    let cell = |row: Row| {
-        let value = (of.column)(&row);
-        let step = row.step.filter(|step| range.contains(step))?;
-        Some((row.rank?, step, value))
+    let mut lines = BufReader::new(output.reader()).lines();
+    let heading = lines.next().transpose().map_err(|error| failed(&error))?.unwrap_or_default();
+    let keys: Vec<&str> = heading.split(',').collect();
+    let place = |key: &str| keys.iter().position(|known| *known == key);
+    let [Some(rank), Some(step), Some(value)] = ["rank", "step", column].map(place) else {
+        return Err(failed(&"the report has no such column"));
     };
-    let cells: Vec<(String, u64, Option<f64>)> = rows.into_iter().filter_map(cell).collect();
-    Ok(folded(of.key, &cells, missing.as_deref()))
+    let mut cells = HeatCells::default();
+    for line in lines {
+        let line = line.map_err(|error| failed(&error))?;
+        let row = fields(&line);
+        let [Some(rank), Some(step), Some(value)] = [rank, step, value].map(|at| row.get(at))
+        else {
+            continue;
+        };
+        let Some(step) = step.parse().ok().filter(|step| range.contains(step)) else { continue };
+        cells.add(rank, step, value.parse().ok());
+    }
+    Ok(cells)
+}
+
+/// Separates the fields of a line of CSV. Labels of ranks may contain commas, and are then quoted.
+/// No field that is read has a quotation mark.
+fn fields(line: &str) -> Vec<&str> {
+    let (mut fields, mut rest) = (Vec::new(), line);
+    loop {
+        let (field, after) = match rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+            Some((field, after)) => (field, after.strip_prefix(',')),
+            None => match rest.split_once(',') {
+                Some((field, after)) => (field, Some(after)),
+                None => (rest, None),
+            },
+        };
+        fields.push(field);
+        match after {
+            Some(after) => rest = after,
+            None => return fields,
+        }
+    }
 }
 
 /// Folds values by rank and step into rows of ranks and columns of steps. A cell that stands for
 /// several values has the largest one.
-pub fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&str>) -> Value {
-    // Index of each rank, in the order of the report, which is by rank number.
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut labels: Vec<&str> = Vec::new();
-    for (rank, ..) in cells {
-        places.entry(rank).or_insert_with(|| {
-            labels.push(rank);
-            labels.len() - 1
-        });
-    }
+pub fn folded(metric: &str, cells: &HeatCells, missing: Option<&str>) -> Value {
+    let HeatCells { labels, cells, .. } = cells;
     let steps: Vec<u64> =
         cells.iter().map(|cell| cell.1).collect::<BTreeSet<_>>().into_iter().collect();
     let ranks_each = labels.len().div_ceil(ROWS).max(1);
@@ -183,18 +226,14 @@ pub fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Optio
     let mut values: Vec<Vec<Option<f64>>> =
         vec![vec![None; width]; labels.len().div_ceil(ranks_each)];
     for (rank, step, value) in cells {
-        let (Some(place), Ok(at), Some(value)) =
-            (places.get(rank.as_str()), steps.binary_search(step), value)
-        else {
-            continue;
-        };
-        let cell = &mut values[place / ranks_each][at / steps_each];
+        let (Ok(at), Some(value)) = (steps.binary_search(step), value) else { continue };
+        let cell = &mut values[*rank as usize / ranks_each][at / steps_each];
         *cell = Some(cell.map_or(*value, |known| known.max(*value)));
     }
     let rows = labels.chunks(ranks_each).enumerate().map(|(at, group)| {
         let first = at * ranks_each;
         let label = match group {
-            [one] => (*one).to_owned(),
+            [one] => one.clone(),
             [one, .., last] => format!("{one} to {last}"),
             [] => String::new(),
         };
@@ -225,10 +264,12 @@ mod tests {
     #[test]
     fn a_folded_cell_has_the_largest_of_its_values() {
         let ranks = 3 * ROWS;
-        let cells: Vec<_> = (0..ranks)
-            .flat_map(|rank| (0..2 * COLUMNS as u64).map(move |step| (rank, step)))
-            .map(|(rank, step)| (format!("rank {rank}"), step, (rank != 4).then_some(rank as f64)))
-            .collect();
+        let mut cells = HeatCells::default();
+        for (rank, step) in
+            (0..ranks).flat_map(|rank| (0..2 * COLUMNS as u64).map(move |step| (rank, step)))
+        {
+            cells.add(&format!("rank {rank}"), step, (rank != 4).then_some(rank as f64));
+        }
         let heat = folded("step_ns", &cells, Some("no steps"));
         let rows = heat["rows"].as_array().unwrap();
         assert_eq!((rows.len(), heat["columns"].as_array().unwrap().len()), (ROWS, COLUMNS));
@@ -240,9 +281,21 @@ mod tests {
 
     #[test]
     fn a_cell_that_was_not_measured_has_no_value() {
-        let cells = [("rank 0".to_owned(), 7, None), ("rank 1".to_owned(), 7, Some(2.0))];
+        let mut cells = HeatCells::default();
+        cells.add("rank 0", 7, None);
+        cells.add("rank 1", 7, Some(2.0));
         let heat = folded("idle_ns", &cells, None);
         assert_eq!(heat["values"], json!([[null], [2.0]]));
-        assert_eq!(folded("idle_ns", &[], Some("no device"))["missing"], "no device");
+        assert_eq!(
+            folded("idle_ns", &HeatCells::default(), Some("no device"))["missing"],
+            "no device"
+        );
+    }
+
+    #[test]
+    fn labels_with_commas_are_one_field() {
+        assert_eq!(fields("rank 0,3,7.5,"), ["rank 0", "3", "7.5", ""]);
+        assert_eq!(fields("\"rank 0, restart 1\",3"), ["rank 0, restart 1", "3"]);
+        assert_eq!(fields("3,\"rank 0, restart 1\""), ["3", "rank 0, restart 1"]);
     }
 }

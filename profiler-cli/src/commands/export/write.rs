@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use tprof_export::output::{STDOUT, is_stdout};
 use tprof_export::{ExportError, Options, Slice, Weight, Written, archive};
 use tprof_facts::units::{count, parse_duration, parse_size};
+use tprof_rank::clocks;
 use tprof_trace::RunDir;
 use tprof_ui::errors::{Failure, print_stderr, reason, remedy};
 
@@ -139,11 +140,16 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
         run_name: None,
         symbols: Some(&late),
     };
-    let run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
+    let mut run = RunDir::open(path).map_err(|error| trace_failure(&args.path, &error))?;
+    let is_of_one_rank = args.slice.rank.as_deref().is_some_and(|rank| rank.parse::<u32>().is_ok());
+    let clocks = match format.is_on_one_axis() && !is_of_one_rank {
+        true => clocks::notes(&clocks::align(&mut run)),
+        false => Vec::new(),
+    };
     for problem in run.problems() {
         print_stderr(&format!("note: {}\n", problem.what));
     }
-    let written = match format.writer {
+    let mut written = match format.writer {
         Writer::Library(export) => {
             export(&run, &options).map_err(|error| match error {
                 // If the reader of stdout stops early, that is not an error of the export.
@@ -161,6 +167,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     for note in late.notes() {
         print_stderr(&format!("note: {note}\n"));
     }
+    written.notes.extend(clocks);
     Ok(written)
 }
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::collectives::{Operation, operations};
+use tprof_rank::roles::Role;
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 use channels::ChannelSums;
@@ -46,6 +47,8 @@ pub struct OperationKey {
     pub bytes: Option<u64>,
     /// Number of ranks that take part.
     pub group_size: Option<u32>,
+    /// What the ranks that take part divide among themselves.
+    pub role: Role,
 }
 
 /// Times of operations by key, and the number of operations without a kernel.
@@ -72,6 +75,7 @@ impl CollectiveTimes {
                 element_type: operation.element_type.clone(),
                 bytes: operation.bytes,
                 group_size: operation.group_size,
+                role: operation.role,
             };
             sums.put(key, &Times::one(operation.duration_ns));
         }

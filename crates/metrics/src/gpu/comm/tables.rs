@@ -51,6 +51,7 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
         Column::new("bus_bytes_per_s", "bus", Unit::BytesPerSecond),
         Column::new("best_bus_bytes_per_s", "best bus", Unit::BytesPerSecond),
         Column::data("element_type", Unit::Text),
+        Column::new("role", "role", Unit::Text),
         Column::new("operation", "operation", Unit::Name),
     ]);
     Table::new(key, "Collectives by message size", columns).about(
@@ -88,6 +89,7 @@ fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankContext>) {
             cell(bus(mean_ns)),
             cell(bus(times.min_ns as f64)),
             key.element_type.as_str().into(),
+            key.role.word().into(),
             format!("{} {}", key.name, key.element_type).trim().into(),
         ]);
         table.row(cells);

@@ -6,130 +6,10 @@
 //! so it works for hosts whose clocks differ. The same is true for a collective on the host.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
+use std::iter::Sum;
 
-use rustc_hash::{FxHashMap, FxHasher};
-use tprof_rank::collectives::{Operation, waits_for_all};
-use tprof_rank::{RankTrace, Step, step_at};
-
-/// Maximum number of a rank's collectives that are kept for comparison. Of more collectives, only a
-/// sample is kept. A hash of their identities chooses the sample, so that all ranks keep the same
-/// collectives.
-const MOST_KEPT: usize = 2048;
-
-/// The identity of a collective, equal on all of its ranks: a hash of its communicator, operation,
-/// size and sequence number. If the collective has no sequence number, the hash includes its step
-/// and its place in that step instead.
-pub type CollectiveId = u64;
-
-/// A collective of a rank, ordered by the identity on which all ranks agree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ComparedCollective {
-    /// The collective, as all its ranks identify it.
-    pub collective_id: CollectiveId,
-    /// Duration of the rank's kernel, or of the collective on the host without the part that
-    /// earlier collectives cover, ns.
-    pub added_ns: u64,
-    /// Number of the rank's step; `None` outside of steps.
-    pub step: Option<u64>,
-}
-
-/// The collectives of one rank that are compared with those of other ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ComparedCollectives {
-    /// The collectives that are compared.
-    pub kept: Vec<ComparedCollective>,
-    /// The rank keeps one in `stride` of its collectives; a power of two.
-    pub stride: u64,
-    /// Number of the rank's collectives that make all ranks wait for each other, kept or not.
-    pub seen: u64,
-}
-
-impl ComparedCollectives {
-    /// Identifies the operations of a rank for which `counts` returns true. `steps_of_work`
-    /// contains the step of each piece of work.
-    pub fn of(
-        rank: &RankTrace,
-        operations: &[Operation],
-        steps: &[Step],
-        steps_of_work: &[Option<u32>],
-        counts: impl Fn(&Operation) -> bool,
-    ) -> ComparedCollectives {
-        let named = named(rank, operations, steps, steps_of_work);
-        // Occurrences are counted over all operations before `counts` filters them, so that all
-        // ranks count alike.
-        let counted = named.into_iter().filter(|(operation, _)| counts(operation));
-        let to_compared = |(operation, name): (&Operation, CollectiveName)| ComparedCollective {
-            collective_id: name.collective_id,
-            added_ns: operation.added_ns,
-            step: name.step,
-        };
-        let mut all: Vec<ComparedCollective> = counted.map(to_compared).collect();
-        let seen = all.len() as u64;
-        let mut stride = 1;
-        while all.len() > MOST_KEPT {
-            stride *= 2;
-            all.retain(|met| met.collective_id % stride == 0);
-        }
-        all.sort_unstable();
-        ComparedCollectives { kept: all, stride, seen }
-    }
-}
-
-/// The name by which ranks match a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CollectiveName {
-    /// The identity of the collective, equal in all ranks that took part.
-    pub collective_id: CollectiveId,
-    /// The sequence number of the collective on its communicator. Without one, its place, from 1,
-    /// among the equal collectives of its step.
-    pub occurrence: u64,
-    /// Number of the rank's step; `None` outside of steps.
-    pub step: Option<u64>,
-}
-
-/// Returns the operations that make all ranks wait for each other, in order, each with its name.
-pub fn named<'o>(
-    rank: &RankTrace,
-    operations: &'o [Operation],
-    steps: &[Step],
-    steps_of_work: &[Option<u32>],
-) -> Vec<(&'o Operation, CollectiveName)> {
-    let mut places: FxHashMap<u64, u64> = FxHashMap::default();
-    let mut all = Vec::new();
-    for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
-        let work = operation.work.map(|at| at as usize);
-        let step = match work {
-            Some(at) => steps_of_work.get(at).copied().flatten(),
-            None => step_at(steps, operation.process, operation.start_ns),
-        };
-        let step = step.map(|at| steps[at as usize].number);
-        // The kernels of a stream have the same order on all ranks, but the number of the stream
-        // may differ between ranks. So the kernel's name distinguishes the collectives instead of
-        // the stream.
-        let name = work.map(|at| rank.name(rank.work[at].name));
-        let unnamed = name.filter(|_| operation.communicator.is_none());
-        let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
-        let (collective_id, occurrence) = match (operation.communicator, operation.sequence) {
-            (Some(_), Some(number)) => (hash(&(kind, number, 0_u8)), number),
-            _ => {
-                let place = places.entry(hash(&(kind, step))).or_default();
-                *place += 1;
-                (hash(&(kind, step, *place, 1_u8)), *place)
-            }
-        };
-        all.push((operation, CollectiveName { collective_id, occurrence, step }));
-    }
-    all
-}
-
-fn hash(of: &impl Hash) -> u64 {
-    let mut hasher = FxHasher::default();
-    of.hash(&mut hasher);
-    // The low bits choose the sample, but FxHash mixes them poorly. So mix the hash again.
-    let hash = hasher.finish();
-    (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(27)
-}
+use tprof_rank::meetings::{ComparedCollectives, for_each_meeting};
+use tprof_rank::roles::Role;
 
 /// When a rank arrived at the collectives that it shared with other ranks, relative to those ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,20 +35,39 @@ impl Arrival {
     }
 }
 
+impl<'a> Sum<&'a Arrival> for Arrival {
+    fn sum<I: Iterator<Item = &'a Arrival>>(all: I) -> Arrival {
+        all.fold(Arrival::default(), |sum, one| Arrival {
+            met: sum.met + one.met,
+            last: sum.last + one.last,
+            late_ns: sum.late_ns + one.late_ns,
+            waited_ns: sum.waited_ns + one.waited_ns,
+            delay_ns: sum.delay_ns + one.delay_ns,
+        })
+    }
+}
+
 /// Computes the arrivals of each rank. Collectives that the sample left out, or that only one rank
 /// recorded, aren't compared.
 pub fn arrivals(ranks: &[&ComparedCollectives]) -> Vec<Arrival> {
-    let mut arrivals = vec![Arrival::default(); ranks.len()];
+    arrivals_by_role(ranks).iter().map(|roles| roles.values().sum()).collect()
+}
+
+/// Computes the arrivals of each rank as [`arrivals`] does, by the role of the collectives' groups.
+pub fn arrivals_by_role(ranks: &[&ComparedCollectives]) -> Vec<BTreeMap<Role, Arrival>> {
+    let mut arrivals = vec![BTreeMap::<Role, Arrival>::new(); ranks.len()];
     for_each_meeting(ranks, |meeting| {
         let [(shortest, last), .., (longest, _)] = meeting else { return };
+        // A communicator has the same name on all of its ranks.
+        let role = shortest.role;
         for (met, rank) in meeting {
-            let arrival = &mut arrivals[*rank as usize];
+            let arrival = arrivals[*rank as usize].entry(role).or_default();
             arrival.met += 1;
             arrival.late_ns += longest.added_ns - met.added_ns;
             arrival.waited_ns += met.added_ns - shortest.added_ns;
         }
         let second = meeting[1].0.added_ns;
-        let arrival = &mut arrivals[*last as usize];
+        let arrival = arrivals[*last as usize].entry(role).or_default();
         arrival.delay_ns += second - shortest.added_ns;
         arrival.last += u64::from(second > shortest.added_ns);
     });
@@ -191,40 +90,21 @@ pub fn lateness_by_step(ranks: &[&ComparedCollectives]) -> Vec<BTreeMap<u64, (u6
     late
 }
 
-/// Calls `each` for every collective that at least two ranks recorded. Its argument contains one
-/// row for each rank, in order of duration. So the rank that came last is first.
-fn for_each_meeting(
-    ranks: &[&ComparedCollectives],
-    mut each: impl FnMut(&[(ComparedCollective, u32)]),
-) {
-    let stride = ranks.iter().map(|rank| rank.stride).max().unwrap_or(1);
-    let mut rows: Vec<(ComparedCollective, u32)> = Vec::new();
-    for (rank, compared) in (0..).zip(ranks) {
-        let kept = compared.kept.iter().filter(|met| met.collective_id % stride == 0);
-        rows.extend(kept.map(|&met| (met, rank)));
-    }
-    rows.sort_by_key(|(met, rank)| (met.collective_id, met.added_ns, *rank));
-    for meeting in rows.chunk_by(|a, b| a.0.collective_id == b.0.collective_id) {
-        // If a rank appears twice, two different collectives have the same identity, and can't be
-        // compared.
-        let mut rank_numbers: Vec<u32> = meeting.iter().map(|row| row.1).collect();
-        rank_numbers.sort_unstable();
-        if meeting.len() > 1 && rank_numbers.windows(2).all(|pair| pair[0] != pair[1]) {
-            each(meeting);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tprof_rank::meetings::{CollectiveId, ComparedCollective};
 
     fn compared(times: &[(CollectiveId, u64)]) -> ComparedCollectives {
         let to_compared = |&(collective_id, added_ns)| ComparedCollective {
             collective_id,
             added_ns,
             step: Some(collective_id / 2),
+            role: Role::Unknown,
+            start_ns: 0,
+            duration_ns: added_ns,
+            bounds_clocks: true,
         };
         ComparedCollectives {
             kept: times.iter().map(to_compared).collect(),
@@ -262,6 +142,18 @@ mod tests {
         assert_eq!(found[0], arrival(2, 0, 40, 80, 0));
         assert_eq!(found[1], arrival(2, 1, 80 + 40, 0, 50));
         assert_eq!(found[2], arrival(2, 0, 30, 50 + 40, 0));
+    }
+
+    #[test]
+    fn lateness_is_split_by_the_roles_of_groups() {
+        let mut ranks = [compared(&[(1, 100), (2, 50)]), compared(&[(1, 20), (2, 90)])];
+        for rank in &mut ranks {
+            rank.kept[0].role = Role::Tensor;
+        }
+        let found = arrivals_by_role(&ranks.iter().collect::<Vec<_>>());
+        let late = |rank: usize, role| found[rank][&role].delay_ns;
+        assert_eq!((late(1, Role::Tensor), late(0, Role::Unknown)), (80, 40));
+        assert_eq!((late(0, Role::Tensor), late(1, Role::Unknown)), (0, 0));
     }
 
     #[test]

@@ -2,18 +2,22 @@
 //! spread.
 
 mod arrivals;
+mod clocks;
+mod decided;
 mod hta;
 mod tables;
 
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::collectives::{Operation, operations};
+use tprof_rank::meetings::ComparedCollectives;
 use tprof_rank::{Class, Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
-pub use arrivals::{Arrival, ComparedCollectives, arrivals, named};
+pub use arrivals::{Arrival, arrivals};
 
 use crate::gpu::outside::{LeftOutRows, add_left_out};
+use crate::gpu::replay::RankSteps;
 
 /// The report `stragglers`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -28,7 +32,10 @@ pub struct Stragglers;
 /// The data that the report keeps of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStragglers {
+    /// Name of the rank's host; empty if it is not known.
+    host: String,
     compared: ComparedCollectives,
+    steps: RankSteps,
     load: Load,
     hta: hta::RankKernelTimes,
     left_out: LeftOutRows,
@@ -62,12 +69,13 @@ impl Analysis for Stragglers {
     const KIND: &'static str = KIND.name;
     type Part = RankStragglers;
 
-    fn needs(&self, _: &Options) -> Needs {
-        Needs::WORK
-            | Needs::CALLS
-            | Needs::COLLECTIVES
-            | Needs::STEPS
-            | Needs::spans(SpanKind::Nvtx)
+    fn needs(&self, options: &Options) -> Needs {
+        let nvtx = Needs::spans(SpanKind::Nvtx);
+        let needs = Needs::WORK | Needs::CALLS | Needs::COLLECTIVES | Needs::STEPS | nvtx;
+        match options.hta {
+            true => needs,
+            false => needs | Needs::OPERATORS | Needs::SAMPLES,
+        }
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, options: &Options) -> RankStragglers {
@@ -88,13 +96,15 @@ impl Analysis for Stragglers {
             left_out.count(meets(operation), operation.duration_ns, name);
         }
         let compared = ComparedCollectives::of(rank, &operations, &steps, &steps_of_work, meets);
+        let of_steps = RankSteps::of(rank, &operations, &steps, &steps_of_work);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        RankStragglers { compared, load, left_out, ..RankStragglers::default() }
+        let host = rank.file.header().host.clone();
+        RankStragglers { host, compared, steps: of_steps, load, left_out, hta: Default::default() }
     }
 
     fn join(&self, parts: Vec<(RankContext, RankStragglers)>, options: &Options) -> Body {

@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 use tprof_rank::base::sort_rows::SortRows;
 
+use tprof_rank::roles::Role;
+
 use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
-use super::arrivals::{Arrival, arrivals, lateness_by_step};
-use super::{RankStragglers, hta, imbalance};
+use super::arrivals::{Arrival, arrivals, arrivals_by_role, lateness_by_step};
+use super::{RankStragglers, clocks, decided, hta, imbalance};
 
 const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
 const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks, in their steps if they have any";
@@ -16,7 +18,11 @@ pub(super) fn body(parts: &[(RankContext, RankStragglers)], options: &Options) -
     if options.hta {
         return Body { tables: vec![potential(parts)], notes: Vec::new() };
     }
-    let mut tables = vec![late(parts), summary(parts), load(parts)];
+    let mut tables = vec![late(parts)];
+    tables.extend(decided::tables(parts));
+    tables.extend([summary(parts), load(parts)]);
+    tables.extend(late_by_role(parts));
+    tables.extend(clocks::table(parts));
     if options.data {
         tables.push(late_by_step(parts));
     }
@@ -29,15 +35,55 @@ fn notes(parts: &[(RankContext, RankStragglers)]) -> Vec<String> {
     sampled.into_iter().collect()
 }
 
-fn late(parts: &[(RankContext, RankStragglers)]) -> Table {
-    let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
+/// The columns of an arrival.
+fn arrival_columns() -> [Column; 5] {
+    [
         Column::new("collectives", "collectives", Unit::Count),
         Column::new("last", "came last", Unit::Count),
         Column::new("mean_late_ns", "late by", Unit::Duration),
         Column::new("waited_ns", "waited", Unit::Duration),
         Column::new("delay_ns", "held up", Unit::Duration),
-    ];
+    ]
+}
+
+fn arrival_cells(arrival: &Arrival) -> [Cell; 5] {
+    [
+        arrival.met.into(),
+        arrival.last.into(),
+        Cell::known(arrival.mean_late_ns(), NOT_MET),
+        arrival.waited_ns.into(),
+        arrival.delay_ns.into(),
+    ]
+}
+
+/// Makes the table of late arrivals by the role of the collectives' groups; `None` if no role is
+/// known.
+fn late_by_role(parts: &[(RankContext, RankStragglers)]) -> Option<Table> {
+    let mut columns =
+        vec![Column::new("rank", "rank", Unit::Text), Column::new("role", "role", Unit::Text)];
+    columns.extend(arrival_columns());
+    let mut table = Table::new("late_by_role", "Late arrivals by role of the group", columns)
+        .about("role: what the ranks of the collective's group divide among themselves");
+    let compared: Vec<_> = parts.iter().map(|(_, part)| &part.compared).collect();
+    let by_rank = parts.iter().map(|(at, _)| at).zip(arrivals_by_role(&compared));
+    let mut rows: Vec<(&RankContext, Role, Arrival)> = by_rank
+        .flat_map(|(at, roles)| roles.into_iter().map(move |(role, arrival)| (at, role, arrival)))
+        .collect();
+    if rows.iter().all(|(_, role, _)| *role == Role::Unknown) {
+        return None;
+    }
+    rows.sort_by_key(|(_, _, arrival)| Reverse((arrival.delay_ns, arrival.late_ns)));
+    for (at, role, arrival) in rows {
+        let mut cells = vec![at.label.as_str().into(), role.word().into()];
+        cells.extend(arrival_cells(&arrival));
+        table.row(cells);
+    }
+    Some(table)
+}
+
+fn late(parts: &[(RankContext, RankStragglers)]) -> Table {
+    let mut columns = vec![Column::new("rank", "rank", Unit::Text)];
+    columns.extend(arrival_columns());
     let why = if parts.len() < 2 { ONE_RANK } else { NOT_MET };
     let mut table = Table::new("late_arrivals", "Late arrivals at collectives", columns)
         .about(
@@ -51,14 +97,9 @@ fn late(parts: &[(RankContext, RankStragglers)]) -> Table {
     rows.retain(|(_, arrival)| arrival.met > 0);
     rows.sort_rows_by_key(|(_, arrival)| Reverse((arrival.delay_ns, arrival.late_ns)));
     for (at, arrival) in rows {
-        table.row(vec![
-            at.label.as_str().into(),
-            arrival.met.into(),
-            arrival.last.into(),
-            Cell::known(arrival.mean_late_ns(), NOT_MET),
-            arrival.waited_ns.into(),
-            arrival.delay_ns.into(),
-        ]);
+        let mut cells = vec![at.label.as_str().into()];
+        cells.extend(arrival_cells(&arrival));
+        table.row(cells);
     }
     table
 }

@@ -7,7 +7,7 @@ use axum::extract::{Path, Query, State};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::heat::{HeatQuery, STEP_METRICS, folded};
+use super::super::heat::{HeatCells, HeatQuery, STEP_METRICS, folded};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
@@ -74,7 +74,8 @@ pub async fn heat(
     let missing = run.missing(table, of);
     let read = move || -> Result<Value, Failure> {
         let rows: Vec<StepValue> = rows.read(0)?;
-        let cells: Vec<_> = rows.iter().map(|row| (row.label(), row.step, row.value)).collect();
+        let mut cells = HeatCells::default();
+        rows.iter().for_each(|row| cells.add(&row.label(), row.step, row.value));
         Ok(folded(key, &cells, missing.as_deref()))
     };
     tokio::task::spawn_blocking(read)

@@ -1,0 +1,154 @@
+//! Finds the stretches that decided how long each step took.
+
+use std::collections::BTreeMap;
+
+use tprof_rank::base::stats::median;
+
+use super::graph::{GraphRow, Replayed};
+use super::{JobGraph, OwnPlace, RankSteps};
+
+/// Stretches that make up less than this share of the steps are left out.
+const LEAST_SHARE: f64 = 0.01;
+
+/// A rank's stretches on the path through the steps, before one place in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecidedSteps {
+    /// Index of the rank.
+    pub rank: usize,
+    /// The code that took longest there, compared with the other ranks; `None` if it is not known.
+    pub place: Option<OwnPlace>,
+    /// Number of steps in which no other stretch was longer than the others' by more.
+    pub steps: u64,
+    /// Time of the stretches on the path, ns.
+    pub own_ns: u64,
+    /// The part of it by which they were longer than the median of the other ranks', ns.
+    pub longer_ns: u64,
+}
+
+/// What decided the steps, and how many steps there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decided {
+    /// The stretches that were longer than the others' by at least 1 % of the steps, most time
+    /// first.
+    pub stretches: Vec<DecidedSteps>,
+    /// Number of steps.
+    pub steps: u64,
+    /// Time of all steps, ns.
+    pub total_ns: u64,
+    /// The part of it in which ranks transferred, ns.
+    pub transfer_ns: u64,
+}
+
+/// A stretch of a rank's own time on the path.
+struct OwnStretch {
+    rank: u32,
+    /// The row before which it lies.
+    row: u32,
+    ns: u64,
+    /// Whether it lies before the meeting, and not beside the meeting before.
+    is_before: bool,
+}
+
+/// Walks back from the end of each step to the end of the step before. `None` if the ranks'
+/// meetings have no common order.
+pub fn decided_steps(graph: &JobGraph<'_>) -> Option<Decided> {
+    let replayed = graph.replay(|_, _, of| (of.before_ns, of.hidden_ns))?;
+    let mut decided = Decided::default();
+    let mut sums: BTreeMap<(u32, u32), DecidedSteps> = BTreeMap::new();
+    for (_, at, length_ns) in replayed.lengths() {
+        decided.steps += 1;
+        decided.total_ns += length_ns.max(0) as u64;
+        let (stretches, transfer_ns) = path(graph, &replayed, at);
+        decided.transfer_ns += transfer_ns;
+        let mut longest: Option<(u64, (u32, u32))> = None;
+        for stretch in stretches {
+            let row = &graph.rows[stretch.rank as usize][stretch.row as usize];
+            let key = (stretch.rank, row.of.place);
+            let others = stretch
+                .is_before
+                .then(|| graph.median_of_others((stretch.rank, stretch.row), |of| of.before_ns));
+            let longer_ns = others.flatten().map_or(0, |others| stretch.ns.saturating_sub(others));
+            let sum = sums.entry(key).or_default();
+            sum.own_ns += stretch.ns;
+            sum.longer_ns += longer_ns;
+            if longer_ns > longest.map_or(0, |(ns, _)| ns) {
+                longest = Some((longer_ns, key));
+            }
+        }
+        if let Some((_, key)) = longest {
+            sums.entry(key).or_default().steps += 1;
+        }
+    }
+    let least_ns = LEAST_SHARE * decided.total_ns as f64;
+    sums.retain(|_, sum| sum.longer_ns > 0 && sum.longer_ns as f64 >= least_ns);
+    let of_place = |((rank, place), sum): ((u32, u32), DecidedSteps)| DecidedSteps {
+        rank: rank as usize,
+        place: longest_place(graph, rank as usize, place as usize),
+        ..sum
+    };
+    decided.stretches = sums.into_iter().map(of_place).collect();
+    decided.stretches.sort_by_key(|of| (std::cmp::Reverse(of.longer_ns), of.rank));
+    Some(decided)
+}
+
+/// Returns the code at a place of a rank's steps whose time exceeds the median of the other ranks'
+/// by most.
+fn longest_place(graph: &JobGraph<'_>, rank: usize, place: usize) -> Option<OwnPlace> {
+    let own = graph.ranks[rank].places.get(place)?;
+    let others = || graph.ranks.iter().enumerate().filter(|(other, _)| *other != rank);
+    let longer_ns = |(code, ns): &&(OwnPlace, u64)| {
+        let of_other = |(_, steps): (usize, &&RankSteps)| {
+            let there = steps.places.get(place).into_iter().flatten();
+            there.filter(|(other, _)| other == code).map(|(_, ns)| *ns).sum()
+        };
+        let of_others: Vec<u64> = others().map(of_other).collect();
+        (ns.saturating_sub(median(of_others)), *ns)
+    };
+    own.iter().max_by_key(longer_ns).map(|(code, _)| code.clone())
+}
+
+/// Walks back through a step. Returns the ranks' own stretches on the way, and the time of
+/// transfers, ns.
+fn path(graph: &JobGraph<'_>, replayed: &Replayed, at: usize) -> (Vec<OwnStretch>, u64) {
+    let (begun_ns, step) = (replayed.steps[at - 1].end_ns, replayed.steps[at]);
+    let (mut stretches, mut transfer_ns) = (Vec::new(), 0);
+    let (mut rank, mut from, mut now_ns) = (step.rank, step.last, step.end_ns);
+    let since = |from_ns: i64, to_ns: i64| (to_ns - from_ns.max(begun_ns)).max(0) as u64;
+    while now_ns > begun_ns {
+        let Some(&GraphRow { meeting, .. }) = graph.rows[rank as usize].get(from.row as usize)
+        else {
+            break;
+        };
+        let mut row = from.row;
+        if from.by_meeting {
+            let (_, place) = replayed.ends[meeting as usize];
+            (rank, row) = graph.members_of(meeting)[place as usize];
+        }
+        let (entry_ns, _) = replayed.entries[rank as usize][row as usize];
+        match from.by_meeting {
+            true => transfer_ns += since(entry_ns, now_ns),
+            false => {
+                let ns = since(entry_ns, now_ns);
+                stretches.push(OwnStretch { rank, row, ns, is_before: false });
+            }
+        }
+        now_ns = entry_ns;
+        // Back over meetings that the rank entered without waiting for one.
+        while graph.rows[rank as usize][row as usize].of.overlaps && row > 0 && now_ns > begun_ns {
+            let (entry_ns, _) = replayed.entries[rank as usize][row as usize - 1];
+            let ns = since(entry_ns, now_ns);
+            stretches.push(OwnStretch { rank, row, ns, is_before: false });
+            (row, now_ns) = (row - 1, entry_ns);
+        }
+        let GraphRow { of, is_first, .. } = graph.rows[rank as usize][row as usize];
+        if is_first || now_ns <= begun_ns {
+            break;
+        }
+        let ready_ns = now_ns - of.before_ns as i64;
+        let ns = since(ready_ns, now_ns);
+        stretches.push(OwnStretch { rank, row, ns, is_before: true });
+        from = replayed.entries[rank as usize][row as usize].1;
+        now_ns = ready_ns;
+    }
+    (stretches, transfer_ns)
+}
