@@ -4,7 +4,7 @@
 use super::inbox::HangReport;
 use super::main_loop::Engine;
 use crate::targets::target::Target;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use tprof_hang::{HostState, RankEnd, RankState};
 use tprof_os::sys;
 use tprof_trace::model::property;
@@ -20,11 +20,17 @@ impl Engine {
         for row in rows.iter().filter(|row| row.rank.is_some() || !has_ranks) {
             by_rank.entry(row.rank.unwrap_or(0)).or_default().push(row);
         }
+        let by_pid: HashMap<u32, &Target> = self
+            .targets
+            .values()
+            .filter(|target| target.end.is_none())
+            .map(|target| (target.pid, target))
+            .collect();
         let (host, always_on) = (self.parts.info.host.clone(), self.recording.always_on);
         let state = |(rank, rows): (u32, Vec<&ProcessInfo>)| {
             let live: Vec<u32> =
                 rows.iter().filter(|row| row.end_ns.is_none()).map(|row| row.pid).collect();
-            let state = match self.driving(&live) {
+            let state = match self.driving(&live, &by_pid) {
                 Some((pid, target)) => {
                     let known =
                         target.map(|target| target.standstill(now_ns, &self.out.clock, always_on));
@@ -63,16 +69,16 @@ impl Engine {
     /// Returns the process of a rank that runs its steps: of those that were not forked from
     /// another, one whose steps or operations are known, otherwise the one that has used most CPU
     /// time.
-    fn driving(&self, live: &[u32]) -> Option<(u32, Option<&Target>)> {
-        let target_of = |pid: u32| {
-            let mut own = self.targets.values().filter(|of| of.pid == pid && of.end.is_none());
-            own.next_back()
-        };
+    fn driving<'t>(
+        &self,
+        live: &[u32],
+        by_pid: &HashMap<u32, &'t Target>,
+    ) -> Option<(u32, Option<&'t Target>)> {
         let is_forked = |target: &Target| {
             let parent = target.forked_from.and_then(|number| self.targets.get(&number));
             parent.is_some_and(|parent| live.contains(&parent.pid))
         };
-        let all = live.iter().map(|pid| (*pid, target_of(*pid)));
+        let all = live.iter().map(|pid| (*pid, by_pid.get(pid).copied()));
         let own = all.filter(|(_, target)| !target.is_some_and(is_forked));
         own.max_by_key(|(pid, target)| {
             let progresses = target.is_some_and(Target::has_progressed);
