@@ -56,7 +56,7 @@ pub struct Looker {
 
 impl Looker {
     /// Reads up to `most` threads of a process, its main thread first. Threads that run are sampled
-    /// only before `sampled_until`: each process may take 40 ms for that where processors are scarce.
+    /// only before `sampled_until`: each process may take 150 ms for that where processors are scarce.
     pub fn look(&mut self, pid: u32, most: usize, sampled_until: Instant) -> Vec<SeenThread> {
         self.spaces.read(pid, 0);
         let mut tids = proc::threads_of(pid);
