@@ -55,9 +55,14 @@ pub struct Situation<'s> {
 impl<'s> Situation<'s> {
     /// Concludes what each rank does.
     pub fn of(hosts: &'s [HostState]) -> Situation<'s> {
+        let states = hosts.iter().flat_map(|host| &host.ranks);
+        let usual = states.filter_map(|state| state.step.as_ref()?.usual_ns).max();
+        Situation::with_limit(hosts, LEAST_NS.max(usual.unwrap_or(0).saturating_mul(TIMES)))
+    }
+
+    /// Concludes what each rank does, if ranks stand still after `limit_ns`.
+    pub fn with_limit(hosts: &'s [HostState], limit_ns: u64) -> Situation<'s> {
         let states = || hosts.iter().flat_map(|host| &host.ranks);
-        let usual = states().filter_map(|state| state.step.as_ref()?.usual_ns).max();
-        let limit_ns = LEAST_NS.max(usual.unwrap_or(0).saturating_mul(TIMES));
         let view = |state: &'s RankState| {
             let open = open_of(state);
             let goes_on = goes_on(state, open.is_some(), limit_ns);

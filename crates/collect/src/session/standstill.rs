@@ -50,12 +50,16 @@ impl Used {
 }
 
 impl Standstill {
+    /// Gathers the state of all ranks at once, for what may be over in a moment. It doesn't tell which
+    /// ranks go on. `ask` asks the engine.
+    pub fn gather_now(&self, ask: impl Fn(&Request) -> Option<Reply>) -> Option<HostState> {
+        let mut now = states(&ask(&Request::Where)?)?;
+        self.read_threads(&mut now, Instant::now() + NAMES_WITHIN);
+        Some(now)
+    }
+
     /// Gathers the state of all ranks. `ask` asks the engine.
     pub fn gather(&self, ask: impl Fn(&Request) -> Option<Reply>) -> Option<Reply> {
-        let states = |reply: &Reply| {
-            let status = reply.status.clone()?;
-            serde_json::from_value::<HostState>(status).ok()
-        };
         let first = ask(&Request::Where)?;
         let Some(before) = states(&first) else { return Some(first) };
         let began = Instant::now();
@@ -118,6 +122,10 @@ impl Standstill {
             rank.threads = seen.iter().map(|thread| names.thread(rank.pid, thread)).collect();
         }
     }
+}
+
+fn states(reply: &Reply) -> Option<HostState> {
+    serde_json::from_value(reply.status.clone()?).ok()
 }
 
 /// Returns the thread that holds the lock that a thread waits for, as far as it is known.

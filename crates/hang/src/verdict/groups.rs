@@ -224,56 +224,74 @@ pub(super) fn nobody_waits(situation: &Situation<'_>) -> String {
     }
 }
 
+/// A rank that has not entered an operation in which others wait.
+pub struct Late<'v, 's> {
+    pub view: &'v RankView<'s>,
+    /// The operation.
+    open: &'v Open,
+    /// The other ranks that have not entered it.
+    others: Vec<u32>,
+}
+
 /// Ranks wait in an operation that others have not entered.
 pub(super) fn late(situation: &Situation<'_>) -> Option<Verdict> {
+    find_late(situation).map(|late| late.verdict(situation))
+}
+
+/// Returns the rank that others wait for, if there is one.
+pub fn find_late<'v, 's>(situation: &'v Situation<'s>) -> Option<Late<'v, 's>> {
     let has_one_order = situation.has_one_order();
     let mut waiting = one_of_each_place(situation.waiting())
         .filter(|(_, open)| open.group.is_some() || has_one_order);
-    waiting.find_map(|(_, open)| late_to(situation, open))
+    waiting.find_map(|(_, open)| Late::to(situation, open))
 }
 
-fn late_to<'v>(situation: &'v Situation<'_>, mut open: &'v Open) -> Option<Verdict> {
-    // A late rank may itself wait for another one, in another group.
-    let mut whole: HashMap<Place, bool> = HashMap::new();
-    for _ in 0..situation.ranks.len() {
-        let late: Vec<&RankView<'_>> =
-            situation.concerned(open).filter(|view| view.lacks(open) == Some(true)).collect();
-        let first = late.first()?;
-        let mut all_entered =
-            |own: &Open| *whole.entry(own.place()).or_insert_with(|| situation.all_entered(own));
-        let waits_for_none =
-            |view: &&&RankView<'_>| view.open.as_ref().is_none_or(&mut all_entered);
-        match late.iter().find(waits_for_none) {
-            Some(view) => return Some(is_late(situation, view, open, &late)),
-            None => open = first.open.as_ref()?,
+impl<'v, 's> Late<'v, 's> {
+    fn to(situation: &'v Situation<'s>, mut open: &'v Open) -> Option<Late<'v, 's>> {
+        // A late rank may itself wait for another one, in another group.
+        let mut whole: HashMap<Place, bool> = HashMap::new();
+        for _ in 0..situation.ranks.len() {
+            let late: Vec<&RankView<'s>> =
+                situation.concerned(open).filter(|view| view.lacks(open) == Some(true)).collect();
+            let first = late.first()?;
+            let mut all_entered = |own: &Open| {
+                *whole.entry(own.place()).or_insert_with(|| situation.all_entered(own))
+            };
+            let mut waits_for_none =
+                |view: &&RankView<'_>| view.open.as_ref().is_none_or(&mut all_entered);
+            let Some(view) = late.iter().copied().find(|view| waits_for_none(view)) else {
+                open = first.open.as_ref()?;
+                continue;
+            };
+            let others = late.iter().map(|view| view.state.rank);
+            let others = others.filter(|rank| *rank != view.state.rank).collect();
+            return Some(Late { view, open, others });
         }
+        None
     }
-    None
-}
 
-/// Returns the verdict about a rank that has not entered an operation, one of those that are `late`.
-fn is_late(
-    situation: &Situation<'_>,
-    view: &RankView<'_>,
-    open: &Open,
-    late: &[&RankView<'_>],
-) -> Verdict {
-    // All have entered its last operation, so it waits for other work of its device.
-    let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
-    let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
-    let late = late.iter().map(|view| view.state.rank);
-    let others: Vec<u32> = late.filter(|rank| *rank != view.state.rank).collect();
-    let others = words::more(&others);
-    let text = format!(
-        "{}{others} has not entered {}: {}{}{}. {} for it",
-        words::rank(view.state),
-        words::operation(open),
-        words::doing(view),
-        words::quiet(view.state),
-        work.map(|work| format!(". {}", capital(&work))).unwrap_or_default(),
-        words::waiting(situation.number_inside(open)),
-    );
-    Verdict::about(kind, view, text)
+    /// Says how many ranks wait for it.
+    pub fn waiting(&self, situation: &Situation<'_>) -> String {
+        words::waiting(situation.number_inside(self.open))
+    }
+
+    fn verdict(&self, situation: &Situation<'_>) -> Verdict {
+        let view = self.view;
+        // All have entered its last operation, so it waits for other work of its device.
+        let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
+        let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
+        let text = format!(
+            "{}{} has not entered {}: {}{}{}. {} for it",
+            words::rank(view.state),
+            words::more(&self.others),
+            words::operation(self.open),
+            words::doing(view),
+            words::quiet(view.state),
+            work.map(|work| format!(". {}", capital(&work))).unwrap_or_default(),
+            self.waiting(situation),
+        );
+        Verdict::about(kind, view, text)
+    }
 }
 
 /// The devices of some ranks have begun an operation, and those of others have not, although it was
