@@ -25,6 +25,7 @@ import python_stacks
 import rust_spans
 import scale
 import table
+import where
 from measure import Pairs, Run
 
 HERE = Path(__file__).resolve().parent
@@ -34,7 +35,7 @@ PROGRAMS = HERE / "programs"
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
 # Compiler options that build the floor as a library.
 FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
-PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "eager", "sdk")
+PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "eager", "sdk", "where")
 # If a cache line takes longer than this between cores, transferring a record to the collector is the larger part of its
 # cost.
 DISTANT_NS = 50
@@ -62,6 +63,8 @@ class Bench:
         def compile(source, name, *options):
             subprocess.run([cc, *common, *options, PROGRAMS / source, "-o", self.built / name], check=True)
 
+        victims = ROOT / "tests/programs"
+        subprocess.run([cc, *common, victims / "scheduled.c", "-o", self.built / "scheduled", "-ldl"], check=True)
         for name in ("malloc_tight", "malloc_mixed", "children", "spawn", "pingpong", "spans_tight"):
             compile(f"{name}.c", name, "-fno-omit-frame-pointer")
         compile("malloc_mixed.c", "malloc_mixed_bare", "-fomit-frame-pointer")
@@ -370,11 +373,14 @@ class Bench:
     def eager(self):
         eager.measure(self)
 
+    def where(self):
+        where.measure(self)
+
     def rust_spans(self):
         rust_spans.measure(self, ROOT)
 
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.import_torch, self.operators, self.eager, self.rust_spans)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.import_torch, self.operators, self.eager, self.rust_spans, self.where)
         for name, part in zip(PARTS, parts, strict=True):
             if name in (self.args.only or RECORDING):
                 print(f"bench: {name}", file=sys.stderr)

@@ -5,6 +5,7 @@ mod dumps;
 mod hosts;
 mod mpi;
 mod on_hang;
+mod slow_step;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -241,6 +242,28 @@ fn the_server_gives_the_same_answer() {
     let (answer, own) = (served.json(&path), hanging.ask());
     assert_eq!(answer["verdict"], own["verdict"]);
     assert_eq!(answer["verdict"]["kind"], "deadlock", "{answer:#}");
+}
+
+#[test]
+fn top_shows_why_ranks_stand_still() {
+    let quiet = Job::new(program("goes_quiet")).args(["sleeps", "600"]);
+    let run = Scratch::new();
+    let at = run.run();
+    let live = Live::start(&traced_job(&quiet, &["--mem", "off"], &at), &run.cwd());
+    wait_until("the run is there", || at.join("run.json").exists());
+    let mut shown = Value::Null;
+    wait_until("top shows the verdict", || {
+        let top = tprof(["top", "--once", "--json"]).arg(&at).run_in(run.path());
+        shown = serde_json::from_str(&top.stdout).unwrap_or_default();
+        shown["verdict"].is_object()
+    });
+    assert_eq!(shown["verdict"]["kind"], "unknown", "{shown:#}");
+    let line = line_of(&source("programs/goes_quiet.c"), "HERE sleeps");
+    let text = shown["verdict"]["text"].as_str().unwrap();
+    assert!(text.contains(&format!("goes_quiet.c:{line})")), "{text}");
+    let top = tprof(["top", "--once"]).arg(&at).run_in(run.path()).expect_code(0);
+    assert!(top.stdout.contains("\nunknown: rank 0 "), "{}", top.stdout);
+    drop(live);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-/* Makes 10 steps, none for some seconds, and 5 steps more: `goes_quiet HOW SECONDS`.
+/* Makes 20 steps, none for some seconds, and 5 steps more: `goes_quiet HOW SECONDS`.
  *
  * HOW is what it does without steps. sleeps: nothing. computes: it computes, as an evaluation does.
  * compiles: it waits for a child that computes. writes: it writes a file slowly, as a checkpoint is
@@ -26,17 +26,23 @@ __attribute__((noinline)) static void sleeps(double until) {
     while (now() < until) usleep(100000); /* HERE sleeps */
 }
 
-static void computes(double until) {
-    for (volatile unsigned sum = 1; now() < until;) sum = sum * 3 + 1;
+__attribute__((noinline)) static void computes(double until) {
+    volatile unsigned sum = 1;
+    while (now() < until) {
+        for (int i = 0; i < 10000000; i++) sum = sum * 3 + 1; /* HERE computes */
+    }
 }
 
-static void compiles(double until) {
+/* Where waitpid is not the last call, this function stays on the stack. */
+static volatile pid_t ended;
+
+__attribute__((noinline)) static void compiles(double until) {
     pid_t child = fork();
     if (child == 0) {
         computes(until);
         _exit(0);
     }
-    waitpid(child, 0, 0);
+    ended = waitpid(child, 0, 0); /* HERE compiles */
 }
 
 static void writes(double until) {
@@ -64,7 +70,7 @@ int main(int count, char **arguments) {
         sleeps(now() + for_seconds);
     }
     if (!strcmp(how, "stays")) signal(SIGTERM, SIG_IGN);
-    steps(10);
+    steps(20);
     double until = now() + for_seconds;
     if (!strcmp(how, "sleeps") || !strcmp(how, "stays")) sleeps(until);
     if (!strcmp(how, "computes")) computes(until);

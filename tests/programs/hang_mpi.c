@@ -1,11 +1,16 @@
 // Ranks that reduce by MPI, step by step, and then stand still: `hang_mpi HOW`.
 //
 // HOW is what rank 1 does in step 10. sleeps: it sleeps for ever. computes: it computes for ever.
-// ends: it exits with status 3 without a word to MPI. calm: nothing, and steps go on until the
-// ranks are killed. Before that step each rank prints `ready RANK PID`.
+// ends: it exits with status 3 without a word to MPI. fails: it fails, catches that, and waits in its
+// handler. reads: it reads from a server that is stopped. barrier: it leaves out a barrier that the
+// others make. calm: nothing, and steps go on until the ranks are killed. Before that step each rank prints `ready RANK PID`.
 #include <mpi.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { STEP = 10, COUNT = 1000 };
@@ -20,6 +25,44 @@ __attribute__((noinline, noclone)) static int computes(void) {
         sum = sum * 3 | 1; // HERE computes
     }
     return (int)sum;
+}
+
+static jmp_buf caught;
+
+__attribute__((noinline, noclone)) static void fails(int left) {
+    if (left) {
+        longjmp(caught, 1);
+    }
+}
+
+__attribute__((noinline, noclone)) static int handles(int left) {
+    return pause() + 2 * left; // HERE handles
+}
+
+// Starts a server that is stopped before it has written anything, and returns its pipe.
+static int starts_server(void) {
+    int ends[2], status;
+    if (pipe(ends) != 0) {
+        return -1;
+    }
+    pid_t server = fork();
+    if (server == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        raise(SIGSTOP);
+        _exit(write(ends[1], "x", 1) != 1);
+    }
+    waitpid(server, &status, WUNTRACED);
+    return ends[0];
+}
+
+__attribute__((noinline, noclone)) static int loads(int server) {
+    char byte;
+    return (int)read(server, &byte, 1) + 1; // HERE loads
+}
+
+__attribute__((noinline, noclone)) static int meets(void) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    return 0; // HERE meets
 }
 
 __attribute__((noinline, noclone)) static double reduces(double *mine, double *sum) {
@@ -45,6 +88,18 @@ int main(int argc, char **argv) {
             }
             if (rank == 1 && !strcmp(how, "ends")) {
                 _exit(3);
+            }
+            if (rank == 1 && !strcmp(how, "fails")) {
+                if (setjmp(caught)) {
+                    done += handles(rank);
+                }
+                fails(rank);
+            }
+            if (rank == 1 && !strcmp(how, "reads")) {
+                done += loads(starts_server());
+            }
+            if (rank != 1 && !strcmp(how, "barrier")) {
+                done += meets();
             }
         }
         done = reduces(mine, sum) < 0;

@@ -79,6 +79,9 @@ pub struct Config {
     /// When the job counts as hanging, if anyone shall watch.
     #[serde(default)]
     pub on_hang: Option<OnHang>,
+    /// Multiple of its usual time beyond which a step counts as slow, if anyone shall watch.
+    #[serde(default)]
+    pub on_slow_step: Option<f64>,
     /// Whether arguments, paths and the environment are left out of the files.
     pub redact: bool,
     /// Directory in which the job was started, if it isn't the collector's own. The run's commit is

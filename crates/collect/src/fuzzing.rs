@@ -252,6 +252,7 @@ fn config(directory: &Path, flags: u64) -> Config {
         duration: None,
         delay: None,
         on_hang: None,
+        on_slow_step: None,
         paused: false,
         schedule: None,
         capture: None,

@@ -3,10 +3,11 @@
 use crate::fold::fold;
 use crate::hung::hang;
 use crate::situation::{Open, RankView, Situation};
+use crate::slow::SlowStep;
 use crate::state::{HostState, ThreadState};
 use crate::verdict::{Kind, Verdict, judge};
 use crate::words;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -16,7 +17,7 @@ use tprof_facts::units;
 const FRAMES: usize = 12;
 
 /// A host whose ranks could not be asked, or ranks of which there is no dump.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotAnswered {
     /// Name of the host; empty for ranks without a dump.
     pub host: String,
@@ -60,19 +61,12 @@ impl Answer {
     /// Returns the answer as JSON, with all threads of all ranks, for a run's file about a hang that
     /// was noticed when nothing had gone on for this long.
     pub fn whole(&self, after: Duration) -> Value {
-        let situation = Situation::of(&self.hosts);
-        let whole = |view: &RankView<'_>| {
-            let mut value = json_of(view);
-            value["threads"] = threads(view);
-            value
-        };
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         json!({
             "kind": "hang",
-            "time_unix_ns": now.as_nanos() as u64,
+            "time_unix_ns": now_unix_ns(),
             "after_ns": after.as_nanos() as u64,
             "verdict": self.verdict,
-            "ranks": situation.ranks.iter().map(whole).collect::<Vec<_>>(),
+            "ranks": with_threads(&Situation::of(&self.hosts)),
             "not_answered": self.not_answered,
         })
     }
@@ -135,6 +129,33 @@ impl Answer {
         }
         text
     }
+}
+
+impl SlowStep {
+    /// Returns what is known of the step as JSON, with all threads of all ranks of these hosts, for a
+    /// run's file.
+    pub fn whole(&self, hosts: &[HostState]) -> Value {
+        json!({
+            "kind": "slow-step",
+            "time_unix_ns": now_unix_ns(),
+            "slow": self,
+            "ranks": with_threads(&Situation::of(hosts)),
+        })
+    }
+}
+
+fn now_unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_nanos() as u64
+}
+
+fn with_threads(situation: &Situation<'_>) -> Vec<Value> {
+    let whole = |view: &RankView<'_>| {
+        let mut value = json_of(view);
+        value["threads"] = threads(view);
+        value
+    };
+    situation.ranks.iter().map(whole).collect()
 }
 
 fn json_of(view: &RankView<'_>) -> Value {

@@ -2,6 +2,8 @@
 
 use crate::situation::{Open, RankView};
 use crate::state::FrameState;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Ranks that do the same.
 pub struct Fold<'v, 's> {
@@ -41,15 +43,16 @@ fn sameness<'v>(view: &'v RankView<'_>) -> Sameness<'v> {
 
 /// Folds ranks, the smallest group first: it has the ranks that differ from the others.
 pub fn fold<'v, 's>(views: &'v [RankView<'s>]) -> Vec<Fold<'v, 's>> {
-    let mut folds: Vec<(Sameness<'v>, Fold<'v, 's>)> = Vec::new();
+    let mut folds: HashMap<Sameness<'v>, Fold<'v, 's>> = HashMap::new();
     for view in views {
-        let same = sameness(view);
-        match folds.iter_mut().find(|(of, _)| *of == same) {
-            Some((_, fold)) => fold.ranks.push(view.state.rank),
-            None => folds.push((same, Fold { ranks: vec![view.state.rank], first: view })),
+        match folds.entry(sameness(view)) {
+            Entry::Occupied(mut fold) => fold.get_mut().ranks.push(view.state.rank),
+            Entry::Vacant(place) => {
+                place.insert(Fold { ranks: vec![view.state.rank], first: view });
+            }
         }
     }
-    let mut folds: Vec<Fold<'v, 's>> = folds.into_iter().map(|(_, fold)| fold).collect();
+    let mut folds: Vec<Fold<'v, 's>> = folds.into_values().collect();
     folds.sort_by_key(|fold| (fold.ranks.len(), fold.ranks.first().copied()));
     folds
 }

@@ -13,6 +13,7 @@
 //! - `words`: phrases about ranks and waits;
 //! - `verdict`: the verdict, with one file for each kind that needs several ranks or threads;
 //! - `hung`: whether ranks hang, for a collector that watches;
+//! - `slow`: what a rank does in a step that takes long, for a collector that watches;
 //! - `fold`: groups ranks that do the same;
 //! - `answer`: the answer as text and as JSON.
 
@@ -30,9 +31,12 @@ mod fold;
 
 mod hung;
 
+mod slow;
+
 mod answer;
 
 pub use answer::{Answer, NotAnswered};
+pub use slow::{SlowStep, slow_step};
 pub use state::{
     Backend, CallState, DumpFile, FrameState, GroupState, HostState, LaunchState, Layer, Operation,
     Progress, RankEnd, RankState, StepState, ThreadState, Wait, WaitKind,

@@ -2,6 +2,7 @@
 //! ranks it is in.
 
 use crate::state::{Backend, GroupState, HostState, Operation, RankState};
+use std::collections::HashMap;
 
 /// A rank stands still only if nothing of it was recorded for this long, or for [`TIMES`] of its
 /// usual step.
@@ -35,20 +36,33 @@ pub struct RankView<'s> {
     pub goes_on: bool,
 }
 
-/// All ranks that answered.
+/// A place in the order of a group's operations: the library, the group and the number.
+pub type Place = (Backend, Option<String>, u64);
+
+/// All ranks that answered. There may be thousands, so no judgement compares each with each: ranks
+/// are found by the group and by the place of their operation.
 #[derive(Clone, Debug)]
 pub struct Situation<'s> {
     pub ranks: Vec<RankView<'s>>,
     /// Time without any sign of progress after which a rank stands still, ns.
     pub limit_ns: u64,
+    /// The ranks that have not ended, by the groups in which they communicate.
+    members: HashMap<Backend, HashMap<&'s str, Vec<usize>>>,
+    /// The ranks that have not ended, by the place of the operation in which they are.
+    inside: HashMap<Place, Vec<usize>>,
 }
 
 impl<'s> Situation<'s> {
     /// Concludes what each rank does.
     pub fn of(hosts: &'s [HostState]) -> Situation<'s> {
+        let states = hosts.iter().flat_map(|host| &host.ranks);
+        let usual = states.filter_map(|state| state.step.as_ref()?.usual_ns).max();
+        Situation::with_limit(hosts, LEAST_NS.max(usual.unwrap_or(0).saturating_mul(TIMES)))
+    }
+
+    /// Concludes what each rank does, if ranks stand still after `limit_ns`.
+    pub fn with_limit(hosts: &'s [HostState], limit_ns: u64) -> Situation<'s> {
         let states = || hosts.iter().flat_map(|host| &host.ranks);
-        let usual = states().filter_map(|state| state.step.as_ref()?.usual_ns).max();
-        let limit_ns = LEAST_NS.max(usual.unwrap_or(0).saturating_mul(TIMES));
         let view = |state: &'s RankState| {
             let open = open_of(state);
             let goes_on = goes_on(state, open.is_some(), limit_ns);
@@ -56,12 +70,62 @@ impl<'s> Situation<'s> {
         };
         let mut ranks: Vec<RankView<'s>> = states().map(view).collect();
         ranks.sort_by_key(|view| view.state.rank);
-        Situation { ranks, limit_ns }
+        let mut members: HashMap<_, HashMap<_, Vec<usize>>> = HashMap::new();
+        let mut inside: HashMap<Place, Vec<usize>> = HashMap::new();
+        for (at, view) in ranks.iter().enumerate().filter(|(_, view)| view.state.end.is_none()) {
+            for group in &view.state.groups {
+                let Some(id) = group.id.as_deref() else { continue };
+                let of_group = members.entry(group.backend).or_default().entry(id).or_default();
+                if of_group.last() != Some(&at) {
+                    of_group.push(at);
+                }
+            }
+            if let Some(open) = &view.open {
+                inside.entry(open.place()).or_default().push(at);
+            }
+        }
+        Situation { ranks, limit_ns, members, inside }
     }
 
     /// Returns the ranks that have not ended.
     pub fn live(&self) -> impl Iterator<Item = &RankView<'s>> {
         self.ranks.iter().filter(|view| view.state.end.is_none())
+    }
+
+    /// Returns the ranks that have not ended and communicate in a group.
+    pub fn members<'a>(
+        &'a self,
+        backend: Backend,
+        id: &str,
+    ) -> impl Iterator<Item = &'a RankView<'s>> + use<'a, 's> {
+        let members = self.members.get(&backend).and_then(|groups| groups.get(id));
+        self.at(members.map_or(&[], Vec::as_slice))
+    }
+
+    /// Returns the ranks whose state may tell whether they have entered an operation: those of its
+    /// group, or all that have not ended, if the library doesn't tell the group.
+    pub fn concerned<'a>(&'a self, open: &Open) -> Box<dyn Iterator<Item = &'a RankView<'s>> + 'a> {
+        match open.group.as_deref() {
+            Some(id) => Box::new(self.members(open.backend, id)),
+            None => Box::new(self.live()),
+        }
+    }
+
+    /// Returns the ranks that are at the same place of the same group's order, with the operation of
+    /// each.
+    pub fn inside<'a>(
+        &'a self,
+        open: &Open,
+    ) -> impl Iterator<Item = (&'a RankView<'s>, &'a Open)> + use<'a, 's> {
+        self.at(self.inside.get(&open.place()).map_or(&[], Vec::as_slice))
+            .filter_map(|view| Some((view, view.open.as_ref()?)))
+    }
+
+    fn at<'a>(
+        &'a self,
+        indexes: &'a [usize],
+    ) -> impl Iterator<Item = &'a RankView<'s>> + use<'a, 's> {
+        indexes.iter().filter_map(|at| self.ranks.get(*at))
     }
 }
 
@@ -75,6 +139,8 @@ impl<'s> RankView<'s> {
     /// Whether this rank certainly has not entered an operation that others wait in. `None` if its
     /// state can't tell.
     pub fn lacks(&self, open: &Open) -> Option<bool> {
+        #[cfg(test)]
+        comparisons::count();
         if self.open.as_ref().is_some_and(|own| own.is_same_place(open)) {
             return Some(false);
         }
@@ -108,8 +174,15 @@ impl Open {
         Some(Open::of(group, operation.clone()))
     }
 
+    /// Returns the place in its group's order.
+    pub fn place(&self) -> Place {
+        (self.backend, self.group.clone(), self.operation.number)
+    }
+
     /// Whether both are at the same place in the order of the same group.
     pub fn is_same_place(&self, other: &Open) -> bool {
+        #[cfg(test)]
+        comparisons::count();
         (self.backend, &self.group) == (other.backend, &other.group)
             && self.operation.number == other.operation.number
     }
@@ -157,4 +230,24 @@ fn goes_on(state: &RankState, is_in_operation: bool, limit_ns: u64) -> bool {
         || state.transferred_bytes.is_some_and(|bytes| bytes >= MUCH_BYTES);
     let launches = state.launch.as_ref().is_some_and(|launch| launch.age_ns < limit_ns);
     state.goes_on || is_recent || launches || is_busy && !is_in_operation
+}
+
+/// Counts how often a rank is compared with an operation of another, for the test of how that grows
+/// with the number of ranks.
+#[cfg(test)]
+pub mod comparisons {
+    use std::cell::Cell;
+
+    thread_local!(static MADE: Cell<u64> = const { Cell::new(0) });
+
+    pub fn count() {
+        MADE.set(MADE.get() + 1);
+    }
+
+    /// Returns the number of comparisons that `body` makes.
+    pub fn of(body: impl FnOnce()) -> u64 {
+        let before = MADE.get();
+        body();
+        MADE.get() - before
+    }
 }

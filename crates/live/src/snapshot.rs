@@ -34,6 +34,9 @@ pub struct Snapshot {
     pub stalls: Vec<Stall>,
     /// Events since the last snapshot, or the last 200 events if `history` is given.
     pub events: Vec<Event>,
+    /// Why ranks stand still, as `tprof where` says. Only `tprof top` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verdict: Option<StallVerdict>,
     /// History of the metrics, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub history: Option<History>,
@@ -145,6 +148,15 @@ pub struct MetricValues {
     pub values: Vec<Option<f64>>,
     /// Why no rank has a value; `None` if one has.
     pub why: Option<String>,
+}
+
+/// Why ranks stand still.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallVerdict {
+    /// Kind of the verdict, such as `late_rank`.
+    pub kind: String,
+    /// One or two sentences.
+    pub text: String,
 }
 
 /// A rank that has had no step for too long.

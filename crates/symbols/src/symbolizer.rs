@@ -111,6 +111,13 @@ impl Symbolizer {
         Symbolizer { sparing: true, kept, keeps_names, ..Symbolizer::default() }
     }
 
+    /// Returns what was found for an address before, without reading any file; `None` if it was never
+    /// asked for.
+    pub fn found_before(&mut self, module: &ModuleFile, pc: u64) -> Option<Arc<[ResolvedFrame]>> {
+        let id = self.id_of(module);
+        self.answers.get(&(id, pc)).map(Arc::clone)
+    }
+
     /// Symbolizes an ELF address. The address of a caller must be its return address minus one.
     /// Returns the inlined functions, innermost first, and last the function that contains them;
     /// empty if nothing is known.

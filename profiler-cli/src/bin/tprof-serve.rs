@@ -70,9 +70,7 @@ fn main() -> ExitCode {
     let done = match Words::parse().command {
         Command::Serve(args) => serve(args),
         Command::Site(args) => site(args),
-        Command::Top(TopArgs { run, once, json }) => top::run(&top::TopArgs { run, once, json })
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(|top::TopError { what, why, hint }| Failure::new(what, why).hint(hint)),
+        Command::Top(args) => top(args),
     };
     done.unwrap_or_else(|failure| {
         let Failure { what, why, hint, .. } = failure;
@@ -82,6 +80,14 @@ fn main() -> ExitCode {
         }
         ExitCode::from(FAILED)
     })
+}
+
+fn top(TopArgs { run, once, json }: TopArgs) -> Result<ExitCode, Failure> {
+    // Without tprof, only the reason why ranks stand still is missing.
+    let program = program().unwrap_or_else(|_| "tprof".into());
+    let args = top::TopArgs { run, once, json, program };
+    let failure = |top::TopError { what, why, hint }| Failure::new(what, why).hint(hint);
+    top::run(&args).map(|()| ExitCode::SUCCESS).map_err(failure)
 }
 
 fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {

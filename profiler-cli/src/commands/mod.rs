@@ -8,6 +8,7 @@ pub mod completions;
 pub mod ctl;
 pub mod diff;
 pub mod doctor;
+mod elsewhere;
 pub mod env;
 pub mod export;
 pub mod import;

@@ -2,9 +2,11 @@
 //! others. The job continues meanwhile. Of a job that has ended, dumps of PyTorch's Flight Recorder
 //! tell.
 
+use super::elsewhere::{self, FarRun, States};
 use super::live::not_reached;
 use crate::terminal::quote;
 use clap::Args;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,19 +27,40 @@ pub struct WhereArgs {
     /// Show only this rank, with all of its threads
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
+    /// Also ask tprof on another host, by ssh without a password, if the hosts of the job share no
+    /// directory; may be repeated
+    #[arg(long, value_name = "HOST:RUN")]
+    pub from: Vec<OsString>,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
+    /// Print what the collectors know, for `--from` of another tprof
+    #[arg(long, hide = true)]
+    pub states: bool,
 }
 
 /// Asks the run's collectors, and prints the verdict and the ranks.
 pub fn run(args: WhereArgs) -> anyhow::Result<ExitCode> {
+    let others = far_runs(&args.from)?;
     let path = match args.run {
-        Some(run) => run,
-        None => newest::live_run_here("tprof where")?,
+        None if others.is_empty() => Some(newest::live_run_here("tprof where")?),
+        run => run,
     };
-    let is_dump = flight_recorder::has_dumps(&path);
-    let answer = if is_dump { of_dumps(&path)? } else { of_run(&path)? };
+    let is_dump = path.as_deref().is_some_and(flight_recorder::has_dumps);
+    let own = match &path {
+        Some(path) if is_dump => Some(of_dumps(path)?),
+        Some(path) => Some(of_run(path)?),
+        None => None,
+    };
+    let answer = match own {
+        Some(own) if others.is_empty() => own,
+        own => elsewhere::with_others(own, &others),
+    };
+    if args.states {
+        let text = serde_json::to_string(&States::of(&answer))? + "\n";
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(rank) = args.rank.filter(|rank| !answer.has(*rank)) {
         let (what, why) = match is_dump {
             true => (format!("there is no dump of rank {rank}"), "no file here is named after it"),
@@ -57,6 +80,18 @@ pub fn run(args: WhereArgs) -> anyhow::Result<ExitCode> {
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Parses the runs on other hosts.
+fn far_runs(given: &[OsString]) -> Result<Vec<FarRun>, Failure> {
+    let parse = |text: &OsString| {
+        FarRun::parse(text).ok_or_else(|| {
+            Failure::new(format!("bad value `{}` for --from", text.to_string_lossy()))
+                .cause("it is a host, a colon, and the run's directory there")
+                .hint("--from=c12:/tmp/r1")
+        })
+    };
+    given.iter().map(parse).collect()
 }
 
 /// Asks the collectors of a run in progress.

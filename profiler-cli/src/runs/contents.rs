@@ -82,7 +82,7 @@ impl RunContents {
             }
             return Ok(file.is_own());
         }
-        for kind in ["snapshot", "hang"] {
+        for kind in ["snapshot", "hang", "slow-step"] {
             let numbered = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('-'));
             if let Some(number) = numbered.and_then(|rest| rest.strip_suffix(".json"))
                 && number.parse::<u32>().is_ok()
@@ -158,7 +158,7 @@ fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     Ok(entries)
 }
 
-/// Whether a file has an answer of this kind: by `tprof ctl snapshot`, or about a hang. The first
+/// Whether a file has an answer of this kind: by `tprof ctl snapshot`, or about a hang or a slow step. The first
 /// bytes decide.
 fn is_of_kind(path: &Path, kind: &str) -> io::Result<bool> {
     let mut first = Vec::new();

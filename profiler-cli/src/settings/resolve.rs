@@ -158,6 +158,7 @@ fn from_layers(
             duration: None,
             delay: None,
             on_hang: None,
+            on_slow_step: None,
             paused: false,
             schedule: None,
             capture: None,

@@ -88,7 +88,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help, those of a group together.
-pub const SETTINGS: [&Setting; 37] = [
+pub const SETTINGS: [&Setting; 38] = [
     &OUTPUT,
     &FORCE,
     &ACTIVITY,
@@ -108,6 +108,7 @@ pub const SETTINGS: [&Setting; 37] = [
     &CUDA_CALLS,
     &NCCL,
     &ON_HANG,
+    &ON,
     &REDACT,
     &DELAY,
     &PAUSED,
@@ -401,6 +402,20 @@ pub static ON_HANG: Setting = Setting {
         let stop = if stop { ",stop" } else { "" };
         Some(format!("{}{stop}", exact_duration(after)).into())
     },
+};
+
+/// Events at which what the ranks do is written into the run.
+pub static ON: Setting = Setting {
+    name: "on",
+    short: None,
+    group: Group::What,
+    help: "When this happens, write what each rank does, like `tprof where`: slow-step=3x for a step that takes 3 times as long as usual",
+    kind: ValueKind::Text("EVENT", || vec!["slow-step="]),
+    set: |resolved, given| {
+        resolved.config.on_slow_step = Some(values::slow_step(given)?);
+        Ok(())
+    },
+    show: |resolved| Some(format!("slow-step={}x", resolved.config.on_slow_step?).into()),
 };
 
 /// Time between readings of RSS.

@@ -193,6 +193,25 @@ pub fn on_hang(given: &GivenValue) -> Result<OnHang, Failure> {
     }
 }
 
+/// Least multiple of its usual time beyond which a step may count as slow.
+const LEAST_TIMES: f64 = 1.5;
+
+/// Parses the event `slow-step=Nx`, and returns the multiple.
+pub fn slow_step(given: &GivenValue) -> Result<f64, Failure> {
+    const RIGHT: &str = "slow-step=3x";
+    let text = given.text()?;
+    let (event, value) = text.split_once('=').unwrap_or((text, ""));
+    if event.trim() != "slow-step" {
+        return Err(given.refuse("the only event so far is slow-step", RIGHT));
+    }
+    let value = value.trim();
+    let times = value.strip_suffix(['x', 'X']).unwrap_or(value).parse::<f64>().ok();
+    times.filter(|times| times.is_finite() && *times >= LEAST_TIMES).ok_or_else(|| {
+        let why = "a multiple of the usual time of a step, at least 1.5x, must follow";
+        given.refuse(why, RIGHT)
+    })
+}
+
 /// Largest number of steps in a window of PyTorch's profiler, because its trace is in memory until
 /// the window's end.
 const MOST_STEPS: u32 = 1000;

@@ -1,16 +1,19 @@
-//! Requests reach the collectors of all hosts that share the run's directory. A namespace with a
-//! host name of its own stands in for the second host.
+//! Requests reach the collectors of all hosts that share the run's directory. Namespaces with a host
+//! name and a network of their own stand in for the second host.
 
 use super::Hanging;
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use tprof_tests::{
-    Job, Live, Refused, Scratch, am_root, kill, need_some, rank_file, skip, stand_ins, tprof,
-    traced_job, wait_until,
+    Job, Live, Refused, Scratch, am_root, assert_refused, kill, need_some, rank_file, skip,
+    stand_ins, tprof, tprof_at, traced_job, wait_until,
 };
 
 const OPTIONS: &[&str] = &["--activities", "gpu,comm,mem", "--if-exists", "join"];
-const ELSEWHERE: [&str; 6] =
-    ["unshare", "-u", "sh", "-c", "hostname elsewhere && exec \"$@\"", "sh"];
+const ELSEWHERE: [&str; 7] =
+    ["unshare", "-u", "-n", "sh", "-c", "hostname elsewhere && exec \"$@\"", "sh"];
 
 /// A job with rank 0 on this host and rank 1 on the host `elsewhere`.
 struct TwoHosts {
@@ -22,6 +25,15 @@ struct TwoHosts {
 
 impl TwoHosts {
     fn start(how: &str, options: &[&str]) -> Result<Option<TwoHosts>, String> {
+        TwoHosts::start_in(how, options, None)
+    }
+
+    /// Does the same, perhaps with the run of rank 1 in a directory of its own.
+    fn start_in(
+        how: &str,
+        options: &[&str],
+        directory: Option<&str>,
+    ) -> Result<Option<TwoHosts>, String> {
         if !am_root() {
             skip(Refused::Root);
             return Ok(None);
@@ -38,9 +50,10 @@ impl TwoHosts {
                 .env("LD_LIBRARY_PATH", home.join("12"))
         };
         let (run, cwd) = (scratch.run(), scratch.cwd());
-        let traced = |rank| traced_job(&job(rank), &[OPTIONS, options].concat(), &run);
-        let mut there = Live::start(&traced("1").under(ELSEWHERE), &cwd);
-        let mut live = Live::start(&traced("0"), &cwd);
+        let traced = |rank, run: &Path| traced_job(&job(rank), &[OPTIONS, options].concat(), run);
+        let far = directory.map_or(run.clone(), |name| scratch.join(name));
+        let mut there = Live::start(&traced("1", &far).under(ELSEWHERE), &cwd);
+        let mut live = Live::start(&traced("0", &run), &cwd);
         let [own, pid] = [&mut live, &mut there].map(|live| {
             let line = live.wait_for("ready");
             line.split(' ').next_back().unwrap().parse().unwrap()
@@ -77,6 +90,45 @@ fn where_asks_all_hosts_that_share_the_directory() {
     assert_eq!(answer["not_answered"], Value::Array(Vec::new()), "{answer:#}");
     // Nothing is left of the requests.
     assert!(!hosts.here.run.join("asked").exists());
+}
+
+/// A script stands in for ssh. It runs the command as a shell on the other host would.
+#[test]
+fn hosts_that_share_no_directory_are_asked_by_ssh() {
+    let Some(hosts) = need_some!(TwoHosts::start_in("late", &[], Some("far run"))) else { return };
+    let scratch = &hosts.here.scratch;
+    let programs = scratch.join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink(tprof_at(), programs.join("tprof")).unwrap();
+    let ssh = "#!/bin/sh\nfor last; do :; done\ncase \"$*\" in *' elsewhere tprof where '*) exec sh -c \"$last\";; esac\necho 'no route to host' >&2; exit 255\n";
+    std::fs::write(programs.join("ssh"), ssh).unwrap();
+    std::fs::set_permissions(programs.join("ssh"), Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let far = format!("elsewhere:{}", scratch.join("far run").display());
+    let ask = || {
+        let asked = tprof(["where", "--json", "--from", &far, "--from", "gone:/r1"]);
+        let asked = asked.arg(&hosts.here.run).env("PATH", &path).run_in(scratch.path());
+        serde_json::from_str::<Value>(&asked.expect_code(0).stdout).unwrap()
+    };
+    let mut answer = Value::Null;
+    wait_until("the late rank of the other host is named", || {
+        answer = ask();
+        answer["verdict"]["kind"] == "late_rank"
+    });
+    assert_eq!(
+        (&answer["verdict"]["rank"], &answer["verdict"]["function"]),
+        (&1.into(), &"loads".into())
+    );
+    let text = answer["verdict"]["text"].as_str().unwrap();
+    assert!(text.starts_with("rank 1 (host elsewhere) has not entered all_reduce 10"), "{text}");
+    let missing = answer["not_answered"].as_array().unwrap();
+    assert_eq!(missing.len(), 1, "{answer:#}");
+    assert_eq!(
+        (&missing[0]["host"], &missing[0]["why"]),
+        (&"gone".into(), &"no route to host".into())
+    );
+    let bad = tprof(["where", "--from", "elsewhere"]).run_in(scratch.path());
+    assert_refused(&bad, &["bad value `elsewhere` for --from"]);
 }
 
 #[test]

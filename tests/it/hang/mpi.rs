@@ -2,6 +2,7 @@
 
 use super::{Hanging, blames, source};
 use crate::mpi::{MPIS, built, ranks_with};
+use serde_json::Value;
 use std::path::PathBuf;
 use tprof_tests::{Scratch, program};
 
@@ -56,6 +57,48 @@ fn without_samples_an_open_call_tells_that_a_rank_waits() {
         assert_eq!(answer["verdict"]["rank"], 1, "{mpi}: {answer:#}");
         assert_eq!(answer["ranks"][0]["collective"]["operation"], "MPI_Allreduce", "{answer:#}");
         assert_eq!(answer["ranks"][0]["stack"], serde_json::json!([]), "{mpi}: {answer:#}");
+    }
+}
+
+/// Whether only rank 1 is blamed: the other waits for it.
+#[track_caller]
+fn blames_only_rank_1(answer: &Value, function: &str, mark: &str) {
+    blames(answer, 1, function, &source("programs/hang_mpi.c"), mark);
+    let text = answer["verdict"]["text"].as_str().unwrap();
+    assert!(text.starts_with("rank 1 (host "), "{text}");
+    assert!(text.ends_with(". 1 rank waits for it"), "{text}");
+    assert_eq!(answer["ranks"][0]["collective"]["number"], 10, "{answer:#}");
+}
+
+#[test]
+fn a_rank_that_handles_a_failure_of_which_the_others_do_not_know_is_late() {
+    for mpi in MPIS {
+        let Some(hanging) = start(mpi, "fails") else { continue };
+        blames_only_rank_1(&hanging.verdict("late_rank"), "handles", "HERE handles");
+    }
+}
+
+/// A server that is stopped stands in for a file server that is gone.
+#[test]
+fn a_rank_that_reads_from_a_server_that_is_gone_is_late() {
+    for mpi in MPIS {
+        let Some(hanging) = start(mpi, "reads") else { continue };
+        let answer = hanging.verdict("late_rank");
+        blames_only_rank_1(&answer, "loads", "HERE loads");
+        assert_eq!(answer["ranks"][1]["waits_for"]["text"], "a pipe", "{mpi}: {answer:#}");
+    }
+}
+
+/// In MPICH a barrier and a reduction may be taken for each other, and end the job.
+#[test]
+fn a_barrier_that_one_rank_of_mpi_leaves_out_is_a_mismatch_of_both_lines() {
+    let Some(hanging) = start("openmpi", "barrier") else { return };
+    let answer = hanging.verdict("mismatch");
+    assert_eq!(answer["verdict"]["rank"], 1, "{answer:#}");
+    let text = answer["verdict"]["text"].as_str().unwrap();
+    assert!(text.starts_with("ranks differ in operation 10: rank 0 "), "{text}");
+    for (call, function) in [("MPI_Barrier", "meets"), ("MPI_Allreduce", "reduces")] {
+        assert!(text.contains(&format!("is in {call}, in `{call}` at {function} (")), "{text}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use tprof_hang::Verdict;
+use tprof_hang::{SlowStep, Verdict};
 use tprof_sampler::cpu::SamplerEvent;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
@@ -88,6 +88,10 @@ pub enum Event {
     Finish(Duration),
     /// `--on-hang` has noticed that the job hangs.
     Hung(HangReport),
+    /// Return the last step of each process whose steps are watched.
+    WatchSteps(Sender<Vec<WatchedStep>>),
+    /// `--on slow-step` has looked at a step that takes long.
+    SlowStep(SlowStepReport),
     /// The server has accepted all processes that had found the socket open before its closing with
     /// this number.
     AllAccepted(u32),
@@ -101,6 +105,28 @@ pub struct HangReport {
     pub file: Option<String>,
     /// Time for which nothing had gone on.
     pub limit: Duration,
+}
+
+/// The last step of a process, as far as `--on slow-step` needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchedStep {
+    /// Pid of the process.
+    pub pid: u32,
+    /// Number of the step.
+    pub number: u64,
+    /// Time since then, ns.
+    pub age_ns: u64,
+    /// The usual time of a step, ns.
+    pub usual_ns: u64,
+}
+
+/// A slow step that was looked at.
+pub struct SlowStepReport {
+    /// What a rank did in it.
+    pub slow: SlowStep,
+    /// Name of the file in the run directory that has the stacks of all ranks, if it could be
+    /// written.
+    pub file: Option<String>,
 }
 
 /// A request to a live run.

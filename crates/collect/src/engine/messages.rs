@@ -77,6 +77,8 @@ impl Engine {
                 }
                 Event::AllAccepted(turn) => self.ending.all_accepted = Some(turn),
                 Event::Hung(report) => self.hung(&report),
+                Event::WatchSteps(to) => _ = to.send(self.watched_steps()),
+                Event::SlowStep(report) => self.was_slow(&report),
                 Event::Follow => self.ending.follows = true,
                 Event::AskedToEnd(signal) => {
                     self.parts.info.asked_to_end = Some((signal, sys::monotonic_ns()));

@@ -34,6 +34,11 @@ impl Answerer {
         }
     }
 
+    /// Returns the state of all ranks at once, with all of their threads.
+    pub fn states_now(&self) -> Option<HostState> {
+        self.standstill.gather_now(|request| self.asker.ask(request))
+    }
+
     /// Ends the job on a thread of its own: asks all processes to end, and kills those that still
     /// run after a while.
     fn begin_to_end_job(self: &Arc<Self>) -> Reply {

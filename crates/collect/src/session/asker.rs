@@ -1,6 +1,6 @@
 //! Asks the engine from other threads.
 
-use crate::engine::inbox::{Event, Reply, Request};
+use crate::engine::inbox::{Event, Reply, Request, WatchedStep};
 use crate::shared::SessionMemory;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -26,6 +26,15 @@ impl Asker {
         self.session.wake();
         let busy = || Reply::new(false, "the collector is busy".to_owned());
         Some(answer.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| busy()))
+    }
+
+    /// Returns the last step of each process whose steps are watched; `None` if the engine has ended
+    /// or is busy.
+    pub fn steps(&self) -> Option<Vec<WatchedStep>> {
+        let (reply, answer) = channel();
+        self.events.send(Event::WatchSteps(reply)).ok()?;
+        self.session.wake();
+        answer.recv_timeout(ANSWER_TIME).ok()
     }
 
     /// Sends a message to the engine.

@@ -5,10 +5,11 @@
 use super::asker::Asker;
 use super::control;
 use super::idle_times::IdleTimes;
+use super::numbered;
 use crate::config::OnHang;
 use crate::engine::inbox::{Event, HangReport, Request};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,8 +20,6 @@ use tprof_os::sys;
 const BETWEEN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
 /// Number of readings within the time after which a job hangs.
 const READINGS: u32 = 8;
-/// Largest number of hangs that are written into a run.
-const MAX_HANGS: u32 = 100;
 
 /// Watches the ranks of one collector.
 pub struct HangWatch {
@@ -84,7 +83,7 @@ impl HangWatch {
     fn report(&self, answer: &Answer) {
         let ends = if self.option.stop { ", so tprof ends it" } else { "" };
         let (kind, text) = (answer.verdict.kind.words(), &answer.verdict.text);
-        let file = write(&self.run, &answer.whole(self.option.after));
+        let file = numbered::write(&self.run, "hang", &answer.whole(self.option.after));
         let place = file.as_ref().map(|file| format!(" ({})", self.run.join(file).display()));
         let place = place.unwrap_or_default();
         let line = format!("tprof: the job hangs{ends}: {kind}: {text}{place}\n");
@@ -115,19 +114,6 @@ impl MissingHosts {
         }
         now.saturating_duration_since(*self.since.get_or_insert(now)) >= after
     }
-}
-
-/// Writes a report of a hang under the next free name, and returns the name. A run directory that
-/// can't be written has none.
-fn write(run: &Path, report: &serde_json::Value) -> Option<String> {
-    let text = serde_json::to_string_pretty(report).ok()? + "\n";
-    let mut names = (1..=MAX_HANGS).map(|number| format!("hang-{number}.json"));
-    let name = names.find(|name| !run.join(name).exists())?;
-    // Under another name first, so that nobody reads a part of it.
-    let part = run.join(format!("{name}.part"));
-    let written =
-        std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, run.join(&name)));
-    written.is_ok().then_some(name)
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@ mod idle_times;
 mod injections;
 mod job;
 mod nccl_conf;
+mod numbered;
 mod owners;
 mod rundir;
 mod server;
 mod shared_requests;
+mod slow_steps;
 mod standstill;
 mod start;
 

@@ -5,10 +5,11 @@
 use super::control::{Reply, Request};
 use super::idle_times::IdleTimes;
 use crate::output::shown_path::shown_path;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tprof_hang::{FrameState, HostState, Layer, ThreadState, Wait, WaitKind};
+use tprof_hang::{FrameState, HostState, Layer, Progress, ThreadState, Wait, WaitKind};
 use tprof_os::{proc, sys};
 use tprof_sampler::cpu::{Frame, Looker, SeenThread};
 use tprof_symbols::Symbolizer;
@@ -18,7 +19,8 @@ use tprof_unwind::modules::ModuleLoad;
 
 /// Time between the two readings.
 const BETWEEN: Duration = Duration::from_millis(250);
-/// Time after which threads are read without native names, so that the answer comes in time.
+/// Time after which files are no longer read for names and running threads no longer sampled, so that
+/// the answer comes in time.
 const NAMES_WITHIN: Duration = Duration::from_millis(1200);
 /// Number of threads that are read of each process.
 const MAX_THREADS: usize = 256;
@@ -48,30 +50,37 @@ impl Used {
 }
 
 impl Standstill {
+    /// Gathers the state of all ranks at once, for what may be over in a moment. It doesn't tell which
+    /// ranks go on. `ask` asks the engine.
+    pub fn gather_now(&self, ask: impl Fn(&Request) -> Option<Reply>) -> Option<HostState> {
+        let mut now = states(&ask(&Request::Where)?)?;
+        self.read_threads(&mut now, Instant::now() + NAMES_WITHIN);
+        Some(now)
+    }
+
     /// Gathers the state of all ranks. `ask` asks the engine.
     pub fn gather(&self, ask: impl Fn(&Request) -> Option<Reply>) -> Option<Reply> {
-        let states = |reply: &Reply| {
-            let status = reply.status.clone()?;
-            serde_json::from_value::<HostState>(status).ok()
-        };
         let first = ask(&Request::Where)?;
         let Some(before) = states(&first) else { return Some(first) };
         let began = Instant::now();
-        let used: Vec<Used> = before.ranks.iter().map(|rank| Used::by(rank.pid)).collect();
+        let old: HashMap<u32, (Progress, Used)> = before
+            .ranks
+            .iter()
+            .map(|rank| (rank.pid, (rank.progress(), Used::by(rank.pid))))
+            .collect();
         std::thread::sleep(BETWEEN);
         let second = ask(&Request::Where)?;
         let Some(mut now) = states(&second) else { return Some(second) };
         let between_ns = began.elapsed().as_nanos() as f64;
         for rank in now.ranks.iter_mut().filter(|rank| rank.end.is_none()) {
-            let old = before.ranks.iter().zip(&used).find(|(old, _)| old.pid == rank.pid);
-            if let Some((old, used)) = old {
+            if let Some((progress, used)) = old.get(&rank.pid) {
                 let new = Used::by(rank.pid);
                 let cpu_ns = new.cpu_ns.zip(used.cpu_ns);
                 rank.cpu_share =
                     cpu_ns.map(|(new, old)| new.saturating_sub(old) as f64 / between_ns);
                 rank.transferred_bytes =
                     new.bytes.zip(used.bytes).map(|(new, old)| new.saturating_sub(old));
-                rank.goes_on = rank.progress() != old.progress();
+                rank.goes_on = rank.progress() != *progress;
             }
         }
         if let Some(Ok(idle_times)) = self.idle_times.as_ref().map(|idle_times| idle_times.lock()) {
@@ -92,11 +101,11 @@ impl Standstill {
         let mut looker = Looker::default();
         for rank in state.ranks.iter_mut().filter(|rank| rank.end.is_none()) {
             let count = proc::count_threads(rank.pid);
-            let mut seen = looker.look(rank.pid, MAX_THREADS);
+            let mut seen = looker.look(rank.pid, MAX_THREADS, until);
             rank.unread_threads = count.saturating_sub(seen.len() as u64);
             if seen.iter().any(|thread| holder(thread, &seen).is_some()) {
                 // Locks change hands. Only what two readings agree on counts.
-                let again = looker.look(rank.pid, MAX_THREADS);
+                let again = looker.look(rank.pid, MAX_THREADS, until);
                 let same = |thread: &SeenThread| {
                     let other = again.iter().find(|other| other.tid == thread.tid);
                     other.is_some_and(|other| holder(other, &again) == holder(thread, &seen))
@@ -109,10 +118,14 @@ impl Standstill {
                     thread.holder = holder;
                 }
             }
-            names.modules.extend(looker.modules());
+            names.modules = looker.modules();
             rank.threads = seen.iter().map(|thread| names.thread(rank.pid, thread)).collect();
         }
     }
+}
+
+fn states(reply: &Reply) -> Option<HostState> {
+    serde_json::from_value(reply.status.clone()?).ok()
 }
 
 /// Returns the thread that holds the lock that a thread waits for, as far as it is known.
@@ -129,9 +142,10 @@ fn holder(thread: &SeenThread, all: &[SeenThread]) -> Option<u32> {
 /// Names the frames of threads.
 struct Names {
     symbolizer: Symbolizer,
+    /// Modules of the process whose threads are named.
     modules: Vec<ModuleLoad>,
     redact: bool,
-    /// From this time on, native frames get no names.
+    /// From this time on, native frames get only names that are known already.
     until: Instant,
 }
 
@@ -176,12 +190,11 @@ impl Names {
             return vec![FrameState::default()];
         };
         let module = shown_path(&load.module.path, self.redact);
+        let (file, pc) = (load.module.module_file(), address.wrapping_sub(load.module.bias));
         let found = match Instant::now() < self.until {
-            true => {
-                let pc = address.wrapping_sub(load.module.bias);
-                self.symbolizer.resolve(&load.module.module_file(), pc)
-            }
-            false => Arc::new([]),
+            true => self.symbolizer.resolve(&file, pc),
+            // What is known already costs nothing. Most ranks of a job are at the same places.
+            false => self.symbolizer.found_before(&file, pc).unwrap_or_default(),
         };
         if found.is_empty() {
             return vec![FrameState { module, ..FrameState::default() }];

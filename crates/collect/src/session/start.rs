@@ -27,6 +27,7 @@ use crate::session::injections::{Libraries, injections};
 use crate::session::rundir;
 use crate::session::server::Server;
 use crate::session::shared_requests::SharedRequests;
+use crate::session::slow_steps::SlowStepWatch;
 use crate::session::standstill::Standstill;
 use crate::shared::clock::Clock;
 use crate::shared::{self, Tables};
@@ -159,6 +160,12 @@ impl Session {
             answerer: Arc::clone(&answerer),
             stop: Arc::clone(&stop),
         };
+        let slow_steps = config.on_slow_step.map(|times| SlowStepWatch {
+            times,
+            run: config.output.clone(),
+            answerer: Arc::clone(&answerer),
+            stop: Arc::clone(&stop),
+        });
         let server = Server {
             listener,
             socket: Arc::clone(&socket),
@@ -203,10 +210,13 @@ impl Session {
         let stepping = Arc::clone(&recorded.processes.stepping);
         let engine = Engine::new(parts, recorded);
         let sweeper = spawn("tprof-sweeper", || _ = owned::sweep(&owned::places()))?;
-        // Nothing waits for the end of these two: they may sleep or be asking other hosts.
+        // Nothing waits for the end of these: they may sleep or be asking other hosts.
         spawn("tprof-requests", move || requests.run())?;
         if let Some(watch) = watch {
             spawn("tprof-hang", move || watch.run())?;
+        }
+        if let Some(watch) = slow_steps {
+            spawn("tprof-slow", move || watch.run())?;
         }
         let server = spawn("tprof-server", move || server.run())?;
         let engine = spawn("tprof-engine", move || engine.run())?;
@@ -474,6 +484,7 @@ fn files_of(config: &Config, info: &RunInfo, counted: &serde_json::Value) -> Fil
     ];
     let watched = config.on_hang.map(|option| option.after.as_nanos().to_string());
     facts.extend(watched.map(|after_ns| (property::ON_HANG, after_ns)));
+    facts.extend(config.on_slow_step.map(|times| (property::ON_SLOW_STEP, times.to_string())));
     Files::new(&config.output, header, facts)
 }
 

@@ -1,11 +1,15 @@
 //! Tells what an image's records show about its progress, for `tprof where`.
 
-use super::progress::{EnteredOperation, Operations};
+use super::progress::{EnteredOperation, Operations, Steps};
 use super::target::Target;
+use crate::engine::inbox::WatchedStep;
 use crate::shared::clock::Clock;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_hang::{Backend, CallState, GroupState, LaunchState, Operation, RankState, StepState};
 use tprof_wire::calls::{FUNCTIONS, OpenCall};
+
+/// Number of steps of a process before one counts as slow: the first ones compile and fill caches.
+const WARM_UP: u64 = 10;
 
 impl Target {
     /// Whether any step or any operation between ranks was recorded.
@@ -23,6 +27,23 @@ impl Target {
     /// ranks.
     fn has_all_operations(&self) -> bool {
         self.whole_life && !self.spans.was_switched && self.hooks.slot_totals().lost == 0
+    }
+
+    /// Returns the last step, if every step of the process was recorded and there were enough to know
+    /// how long one takes.
+    pub fn watched_step(&self, now_ns: u64, always_on: bool) -> Option<WatchedStep> {
+        if !self.records() || !always_on || !self.has_all_operations() {
+            return None;
+        }
+        let steps = self.best_steps();
+        let (number, time_ns) = steps.last().filter(|_| steps.count() > WARM_UP)?;
+        let (age_ns, usual_ns) = (now_ns.saturating_sub(time_ns), steps.usual_ns()?);
+        Some(WatchedStep { pid: self.pid, number, age_ns, usual_ns })
+    }
+
+    fn best_steps(&self) -> &Steps {
+        let (own, ranges) = (&self.spans.steps, &self.operators.steps);
+        if ranges.is_better(own) { ranges } else { own }
     }
 
     fn open_calls(&self, now_ns: u64, clock: &Clock) -> Vec<CallState> {
@@ -44,8 +65,7 @@ impl Target {
             return RankState::default();
         }
         let calls = self.open_calls(now_ns, clock);
-        let (own, ranges) = (&self.spans.steps, &self.operators.steps);
-        let steps = if ranges.is_better(own) { ranges } else { own };
+        let steps = self.best_steps();
         let step = steps.last().map(|(number, time_ns)| StepState {
             number,
             age_ns: now_ns.saturating_sub(time_ns),

@@ -51,6 +51,7 @@ mod recompilation;
 mod recompiled;
 mod recomputation;
 mod slow_collective;
+mod slow_step;
 mod small_batches;
 mod start_up;
 mod statuses;
@@ -68,6 +69,7 @@ use super::rule::Rule;
 /// All rules that judge a single rank, in the order in which they are checked.
 pub(super) const RULES: &[&dyn Rule] = &[
     &hang::Hang,
+    &slow_step::SlowStep,
     &out_of_device_memory::OutOfDeviceMemory,
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,

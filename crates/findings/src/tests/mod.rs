@@ -21,5 +21,6 @@ mod properties;
 mod report;
 mod scope;
 mod sizes;
+mod slow_step;
 mod stated;
 mod workers;

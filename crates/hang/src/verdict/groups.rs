@@ -1,10 +1,10 @@
 //! Judges ranks that wait for each other in operations of one group.
 
 use super::{Kind, Verdict, capital};
-use crate::situation::{Open, RankView, Situation};
+use crate::situation::{Open, Place, RankView, Situation};
 use crate::state::{Backend, Operation};
 use crate::words;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_facts::units;
 
 impl Situation<'_> {
@@ -31,32 +31,35 @@ impl Situation<'_> {
     /// names at the same places in all ranks. Otherwise ranks have operations of different groups,
     /// and their numbers can't be compared.
     fn has_one_order(&self) -> bool {
-        let of = |view: &RankView<'_>, backend: Backend| {
-            let groups = view.state.groups.iter().filter(|group| group.backend == backend);
-            let over = groups.flat_map(|group| &group.recent).filter(|operation| operation.is_over);
-            over.map(|operation| (operation.number, operation.name.clone())).collect::<Vec<_>>()
-        };
         [Backend::Torch, Backend::Mpi].into_iter().all(|backend| {
-            let mut known: HashMap<u64, String> = HashMap::new();
-            let all = self.live().flat_map(|view| of(view, backend));
-            all.into_iter()
-                .all(|(number, name)| *known.entry(number).or_insert(name.clone()) == name)
+            let groups = self.live().flat_map(|view| &view.state.groups);
+            let of = groups.filter(|group| group.backend == backend);
+            let mut over = of.flat_map(|group| &group.recent).filter(|of| of.is_over);
+            let mut known: HashMap<u64, &str> = HashMap::new();
+            over.all(|of| *known.entry(of.number).or_insert(&of.name) == of.name)
         })
     }
 
     /// Whether all ranks of a group have entered an operation.
     fn all_entered(&self, open: &Open) -> bool {
-        let lack = || self.live().map(|view| view.lacks(open));
-        let entered = lack().filter(|lacks| *lacks == Some(false)).count();
+        let lacks: Vec<_> = self.concerned(open).map(|view| view.lacks(open)).collect();
+        let entered = lacks.iter().filter(|lacks| **lacks == Some(false)).count();
         let is_whole = open.size.is_none_or(|size| entered >= size as usize);
-        is_whole && !lack().any(|lacks| lacks == Some(true))
+        is_whole && !lacks.contains(&Some(true))
     }
 
     /// Returns the number of ranks at the same place of the same group's order.
-    fn at(&self, open: &Open) -> usize {
-        let own = self.live().filter_map(|view| view.open.as_ref());
-        own.filter(|other| other.is_same_place(open)).count()
+    fn number_inside(&self, open: &Open) -> usize {
+        self.inside(open).count()
     }
+}
+
+/// Keeps one rank for each place in a group's order: the first.
+fn one_of_each_place<'v, 's: 'v>(
+    waiting: impl IntoIterator<Item = (&'v RankView<'s>, &'v Open)>,
+) -> impl Iterator<Item = (&'v RankView<'s>, &'v Open)> {
+    let mut seen: HashSet<Place> = HashSet::new();
+    waiting.into_iter().filter(move |(_, open)| seen.insert(open.place()))
 }
 
 /// A rank has ended, and others wait in an operation.
@@ -76,7 +79,7 @@ pub(super) fn dead(situation: &Situation<'_>) -> Option<Verdict> {
         words::rank(view.state),
         words::end(end),
         units::duration(end.age_ns),
-        words::waiting(situation.at(open)),
+        words::waiting(situation.number_inside(open)),
         words::operation(open),
     );
     Some(Verdict::about(Kind::DeadRank, view, text))
@@ -98,29 +101,33 @@ fn mismatch_in_group(situation: &Situation<'_>) -> Option<Verdict> {
     let dumped = situation.live().filter(|view| view.state.dump.is_some());
     let dumped = dumped.flat_map(|view| &view.state.groups);
     let dumped = dumped.filter_map(|group| Some((group.backend, group.id.as_deref()?)));
-    for group in waited.chain(dumped) {
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
+    let mut seen = HashSet::new();
+    groups.extend(waited.chain(dumped).filter(|group| seen.insert(*group)));
     groups.into_iter().find_map(|(backend, id)| {
         let mut at: BTreeMap<u64, Vec<(&RankView<'_>, &Operation)>> = BTreeMap::new();
-        for view in situation.live() {
+        for view in situation.members(backend, id) {
             let recent = view.group(backend, Some(id)).map(|group| &group.recent);
             for operation in recent.into_iter().flatten() {
                 at.entry(operation.number).or_default().push((view, operation));
             }
         }
-        at.values().find_map(|made| {
-            let (_, first) = made.first()?;
-            let (others, same): (Vec<_>, Vec<_>) =
-                made.iter().copied().partition(|(_, operation)| operation.differs(first));
-            // Most ranks are right.
-            let (right, wrong) =
-                if others.len() > same.len() { (&others, &same) } else { (&same, &others) };
-            wrong.first().map(|_| differ(Some(id), right, wrong))
-        })
+        at.values().find_map(|made| minority_differs(Some(id), made, Operation::differs))
     })
+}
+
+/// Returns the verdict about operations at one place of an order, if they differ. Most ranks are
+/// right.
+fn minority_differs(
+    group: Option<&str>,
+    made: &[(&RankView<'_>, &Operation)],
+    differ_in: impl Fn(&Operation, &Operation) -> bool,
+) -> Option<Verdict> {
+    let (_, first) = made.first()?;
+    let (others, same): (Vec<_>, Vec<_>) =
+        made.iter().copied().partition(|(_, operation)| differ_in(operation, first));
+    let (right, wrong) =
+        if others.len() > same.len() { (&others, &same) } else { (&same, &others) };
+    wrong.first().map(|_| differ(group, right, wrong))
 }
 
 /// Without groups, operations with the same number may be of different groups. Only if every rank
@@ -132,11 +139,14 @@ fn mismatch_without_groups(situation: &Situation<'_>, unanswered: usize) -> Opti
     if unanswered > 0 || !is_everyone || !situation.has_one_order() {
         return None;
     }
-    let pairs = waiting.iter().enumerate();
-    let mut pairs = pairs.flat_map(|(at, one)| waiting.iter().skip(at + 1).map(move |o| (one, o)));
-    let ((one, of_one), (other, of_other)) = pairs
-        .find(|((_, a), (_, b))| a.is_same_place(b) && a.operation.name != b.operation.name)?;
-    Some(differ(None, &[(*one, &of_one.operation)], &[(*other, &of_other.operation)]))
+    let mut at: BTreeMap<Place, Vec<(&RankView<'_>, &Operation)>> = BTreeMap::new();
+    for (view, open) in &waiting {
+        at.entry(open.place()).or_default().push((*view, &open.operation));
+    }
+    at.values_mut().find_map(|made| {
+        made.sort_by_key(|(view, _)| view.state.rank);
+        minority_differs(None, made, |one, other| one.name != other.name)
+    })
 }
 
 impl Operation {
@@ -191,9 +201,10 @@ fn differ(
 /// Says that no rank of the dumps waits for another, and which is behind all the same.
 pub(super) fn nobody_waits(situation: &Situation<'_>) -> String {
     let lasts = || situation.live().filter_map(|view| Some((view, Open::last(view.state)?)));
-    let behind = lasts().find_map(|(view, last)| {
+    let mut seen = HashSet::new();
+    let behind = lasts().filter(|(_, last)| seen.insert(last.place())).find_map(|(view, last)| {
         let late: Vec<u32> = situation
-            .live()
+            .concerned(&last)
             .filter(|other| other.lacks(&last) == Some(true))
             .map(|other| other.state.rank)
             .collect();
@@ -213,65 +224,81 @@ pub(super) fn nobody_waits(situation: &Situation<'_>) -> String {
     }
 }
 
+/// A rank that has not entered an operation in which others wait.
+pub struct Late<'v, 's> {
+    pub view: &'v RankView<'s>,
+    /// The operation.
+    open: &'v Open,
+    /// The other ranks that have not entered it.
+    others: Vec<u32>,
+}
+
 /// Ranks wait in an operation that others have not entered.
 pub(super) fn late(situation: &Situation<'_>) -> Option<Verdict> {
-    let waiting = situation.waiting();
-    waiting.iter().find_map(|(_, open)| late_to(situation, open))
+    find_late(situation).map(|late| late.verdict(situation))
 }
 
-fn late_to<'v>(situation: &'v Situation<'_>, mut open: &'v Open) -> Option<Verdict> {
-    if open.group.is_none() && !situation.has_one_order() {
-        return None;
-    }
-    // A late rank may itself wait for another one, in another group.
-    for _ in 0..situation.ranks.len() {
-        let late: Vec<&RankView<'_>> =
-            situation.live().filter(|view| view.lacks(open) == Some(true)).collect();
-        let first = late.first()?;
-        let waits_for_none =
-            |view: &&&RankView<'_>| view.open.as_ref().is_none_or(|own| situation.all_entered(own));
-        match late.iter().find(waits_for_none) {
-            Some(view) => return Some(is_late(situation, view, open, &late)),
-            None => open = first.open.as_ref()?,
+/// Returns the rank that others wait for, if there is one.
+pub fn find_late<'v, 's>(situation: &'v Situation<'s>) -> Option<Late<'v, 's>> {
+    let has_one_order = situation.has_one_order();
+    let mut waiting = one_of_each_place(situation.waiting())
+        .filter(|(_, open)| open.group.is_some() || has_one_order);
+    waiting.find_map(|(_, open)| Late::to(situation, open))
+}
+
+impl<'v, 's> Late<'v, 's> {
+    fn to(situation: &'v Situation<'s>, mut open: &'v Open) -> Option<Late<'v, 's>> {
+        // A late rank may itself wait for another one, in another group.
+        let mut whole: HashMap<Place, bool> = HashMap::new();
+        for _ in 0..situation.ranks.len() {
+            let late: Vec<&RankView<'s>> =
+                situation.concerned(open).filter(|view| view.lacks(open) == Some(true)).collect();
+            let first = late.first()?;
+            let mut all_entered = |own: &Open| {
+                *whole.entry(own.place()).or_insert_with(|| situation.all_entered(own))
+            };
+            let mut waits_for_none =
+                |view: &&RankView<'_>| view.open.as_ref().is_none_or(&mut all_entered);
+            let Some(view) = late.iter().copied().find(|view| waits_for_none(view)) else {
+                open = first.open.as_ref()?;
+                continue;
+            };
+            let others = late.iter().map(|view| view.state.rank);
+            let others = others.filter(|rank| *rank != view.state.rank).collect();
+            return Some(Late { view, open, others });
         }
+        None
     }
-    None
-}
 
-/// Returns the verdict about a rank that has not entered an operation, one of those that are `late`.
-fn is_late(
-    situation: &Situation<'_>,
-    view: &RankView<'_>,
-    open: &Open,
-    late: &[&RankView<'_>],
-) -> Verdict {
-    // All have entered its last operation, so it waits for other work of its device.
-    let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
-    let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
-    let late = late.iter().map(|view| view.state.rank);
-    let others: Vec<u32> = late.filter(|rank| *rank != view.state.rank).collect();
-    let others = words::more(&others);
-    let text = format!(
-        "{}{others} has not entered {}: {}{}{}. {} for it",
-        words::rank(view.state),
-        words::operation(open),
-        words::doing(view),
-        words::quiet(view.state),
-        work.map(|work| format!(". {}", capital(&work))).unwrap_or_default(),
-        words::waiting(situation.at(open)),
-    );
-    Verdict::about(kind, view, text)
+    /// Says how many ranks wait for it.
+    pub fn waiting(&self, situation: &Situation<'_>) -> String {
+        words::waiting(situation.number_inside(self.open))
+    }
+
+    fn verdict(&self, situation: &Situation<'_>) -> Verdict {
+        let view = self.view;
+        // All have entered its last operation, so it waits for other work of its device.
+        let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
+        let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
+        let text = format!(
+            "{}{} has not entered {}: {}{}{}. {} for it",
+            words::rank(view.state),
+            words::more(&self.others),
+            words::operation(self.open),
+            words::doing(view),
+            words::quiet(view.state),
+            work.map(|work| format!(". {}", capital(&work))).unwrap_or_default(),
+            self.waiting(situation),
+        );
+        Verdict::about(kind, view, text)
+    }
 }
 
 /// The devices of some ranks have begun an operation, and those of others have not, although it was
 /// called there too.
 pub(super) fn queued(situation: &Situation<'_>) -> Option<Verdict> {
-    situation.waiting().iter().find_map(|(_, open)| {
-        let here: Vec<_> = situation
-            .live()
-            .filter_map(|view| Some((view, view.open.as_ref()?)))
-            .filter(|(_, own)| own.is_same_place(open))
-            .collect();
+    one_of_each_place(situation.waiting()).find_map(|(_, open)| {
+        let here: Vec<_> = situation.inside(open).collect();
         let has_begun = |begun| {
             here.iter().filter(move |(_, own)| own.operation.has_begun == Some(begun)).collect()
         };
@@ -299,8 +326,8 @@ pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Ve
     let waiting = situation.waiting();
     let (view, open) = waiting.first()?;
     let count = situation.live().count();
-    let is_whole = open.size.is_none_or(|size| size as usize == situation.at(open));
-    let is_everyone = situation.at(open) == count && waiting.len() == count;
+    let is_whole = open.size.is_none_or(|size| size as usize == situation.number_inside(open));
+    let is_everyone = situation.number_inside(open) == count && waiting.len() == count;
     let is_same = |other: &Open| other.is_certain && other.operation.name == open.operation.name;
     let is_one = waiting.iter().all(|(_, other)| is_same(other))
         && (open.group.is_some() || situation.has_one_order());
@@ -327,42 +354,43 @@ pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Ve
 
 /// All ranks of a group whose ranks all have dumps are in an operation, or have left it.
 fn network_of_group(situation: &Situation<'_>) -> Option<Verdict> {
-    situation.waiting().into_iter().filter(|(view, _)| view.state.dump.is_some()).find_map(
-        |(view, open)| {
-            let size = open.size? as usize;
-            let entered = situation.live().filter(|view| view.lacks(open) == Some(false)).count();
-            let inside = situation.at(open);
-            if entered < size || !open.is_certain {
-                return None;
+    let waiting = situation.waiting().into_iter();
+    let waiting = waiting.filter(|(view, open)| view.state.dump.is_some() && open.is_certain);
+    one_of_each_place(waiting).find_map(|(view, open)| {
+        let size = open.size? as usize;
+        let lacks = situation.concerned(open).map(|view| view.lacks(open));
+        let entered = lacks.filter(|lacks| *lacks == Some(false)).count();
+        let inside = situation.number_inside(open);
+        if entered < size {
+            return None;
+        }
+        let (operation, age) = (words::operation(open), units::duration(open.operation.age_ns));
+        let place = words::called(open.operation.place.as_ref());
+        let (who, left) = match size.saturating_sub(inside) {
+            0 => (format!("all {size} ranks are"), String::new()),
+            left => {
+                let rank = capital(&words::rank(view.state));
+                (format!("{rank} is"), format!(", which {left} of its {size} ranks have left"))
             }
-            let (operation, age) = (words::operation(open), units::duration(open.operation.age_ns));
-            let place = words::called(open.operation.place.as_ref());
-            let (who, left) = match size - inside {
-                0 => (format!("all {size} ranks are"), String::new()),
-                left => {
-                    let rank = capital(&words::rank(view.state));
-                    (format!("{rank} is"), format!(", which {left} of its {size} ranks have left"))
-                }
-            };
-            let text = format!(
-                "{who} in {operation}{left}{place}, for {age}, and none goes on: the network or its \
-                 library holds them up"
-            );
-            let rank = Some(view.state.rank).filter(|_| inside < size);
-            Some(Verdict { rank, ..Verdict::about(Kind::Network, view, text) })
-        },
-    )
+        };
+        let text = format!(
+            "{who} in {operation}{left}{place}, for {age}, and none goes on: the network or its \
+             library holds them up"
+        );
+        let rank = Some(view.state.rank).filter(|_| inside < size);
+        Some(Verdict { rank, ..Verdict::about(Kind::Network, view, text) })
+    })
 }
 
 /// All ranks that have a dump are in an operation, and others of its group have none.
 pub(super) fn without_dump(situation: &Situation<'_>) -> Option<Verdict> {
-    situation.waiting().into_iter().find_map(|(view, open)| {
+    one_of_each_place(situation.waiting()).find_map(|(view, open)| {
         let group = view.group(open.backend, open.group.as_deref())?;
-        let lacks = situation.live().any(|view| view.lacks(open) == Some(true));
+        let lacks = situation.concerned(open).any(|view| view.lacks(open) == Some(true));
         if group.without_dump.is_empty() || lacks {
             return None;
         }
-        let (waiting, operation) = (words::waiting(situation.at(open)), words::operation(open));
+        let (waiting, operation) = (words::waiting(situation.number_inside(open)), words::operation(open));
         let missing = words::ranks(&group.without_dump);
         let text = format!(
             "{waiting} in {operation}{}. Every rank of the group that has a dump has entered it. \

@@ -2,6 +2,7 @@
 
 mod deadlock;
 mod groups;
+pub use groups::find_late;
 #[cfg(test)]
 mod tests;
 

@@ -325,3 +325,59 @@ fn a_process_that_waits_without_a_trace_is_unknown_with_its_place() {
     assert_eq!((verdict.kind, place(&verdict)), (Kind::Unknown, (Some(0), Some("load"), Some(41))));
     assert_eq!(of(Vec::new()).kind, Kind::Unknown);
 }
+
+/// Makes `count` ranks of groups of four, in each kind of standstill in which all ranks are looked
+/// at.
+fn standstills(count: u32) -> Vec<(&'static str, Vec<RankState>)> {
+    let all = |of: &dyn Fn(u32) -> RankState| (0..count).map(of).collect::<Vec<_>>();
+    let last = count - 1;
+    let grouped = |mut state: RankState| {
+        state.groups[0].id = Some(format!("{:x}", state.rank / 4));
+        state
+    };
+    let unsized_one = |mut state: RankState| {
+        state.groups[0].size = Some(count);
+        state
+    };
+    let dumped = |rank| {
+        let mut state = RankState { dump: Some(DumpFile::default()), ..in_nccl(rank, 8) };
+        state.groups[0].size = Some(count + 1);
+        state
+    };
+    let over: &[&str] = &["all_reduce", "barrier"];
+    vec![
+        ("all in one", all(&|rank| unsized_one(in_nccl(rank, 8)))),
+        ("all in groups of four", all(&|rank| grouped(in_nccl(rank, 8)))),
+        ("late", all(&|rank| in_nccl(rank, if rank == last { 7 } else { 8 }))),
+        ("one went on", all(&|rank| in_nccl(rank, if rank == 0 { 8 } else { 7 }))),
+        ("chains", all(&|rank| in_nccl(rank, 100 + u64::from(rank)))),
+        ("dumps", all(&dumped)),
+        ("gloo", all(&|rank| in_gloo(rank, over, Some("all_reduce")))),
+        ("gloo, late", all(&|rank| in_gloo(rank, over, (rank < last).then_some("barrier")))),
+        ("gloo, mismatch", {
+            let name = |rank| if rank == last { "broadcast" } else { "barrier" };
+            all(&|rank| in_gloo(rank, over, Some(name(rank))))
+        }),
+    ]
+}
+
+#[test]
+fn the_number_of_comparisons_grows_no_faster_than_the_number_of_ranks() {
+    let comparisons_of = |ranks: Vec<RankState>| {
+        let hosts = [HostState { ranks, ..HostState::default() }];
+        crate::situation::comparisons::of(|| _ = judge(&hosts, 0))
+    };
+    for ((what, few), (_, many)) in standstills(64).into_iter().zip(standstills(1024)) {
+        let (few, many) = (comparisons_of(few), comparisons_of(many));
+        assert!(many <= 16 * few.max(64) * 2, "{what}: {few} for 64 ranks, {many} for 1,024");
+    }
+}
+
+#[test]
+fn one_of_many_ranks_without_groups_that_differs_is_blamed() {
+    let over: &[&str] = &["all_reduce"];
+    let name = |rank| if rank == 2 { "broadcast" } else { "barrier" };
+    let verdict = of((0..5).map(|rank| in_gloo(rank, over, Some(name(rank)))).collect());
+    assert_eq!((verdict.kind, verdict.rank), (Kind::Mismatch, Some(2)), "{verdict:?}");
+    assert!(verdict.text.contains("rank 0 (host c1) (and 3 more: 1, 3-4)"), "{}", verdict.text);
+}

@@ -75,6 +75,7 @@ impl<F: RunFiles> Follower<F> {
             stalls,
             events,
             history: None,
+            verdict: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Options of `tprof top`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Options of `tprof top`.
 #[derive(Clone, Debug, Default)]
@@ -11,4 +12,6 @@ pub struct TopArgs {
     pub once: bool,
     /// Whether to print a snapshot per second as a line of JSON, until the run ends.
     pub json: bool,
+    /// Path of tprof.
+    pub program: PathBuf,
 }

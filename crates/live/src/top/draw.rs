@@ -5,7 +5,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, SparklineBar};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, SparklineBar, Wrap};
 use tprof_facts::units::counted;
 
 use super::cells::{clean, value};
@@ -38,18 +38,28 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         _ => (8, 8),
     };
     let rows = u16::try_from(view.now.ranks.len()).unwrap_or(u16::MAX).clamp(1, 1 << 12);
+    let verdict = phrases::verdict(view).unwrap_or_default();
+    let verdict_lines = verdict.chars().count().div_ceil(usize::from(area.width.max(1)));
+    // Breaks between words may need another line.
+    let verdict_lines = match verdict_lines {
+        0 | 1 => verdict_lines,
+        more => (more + 1).min(usize::from(area.height / 5)),
+    } as u16;
     // The table gets the lines that the other parts leave, up to one per rank. Lines beyond that go
     // to events.
-    let room = area.height.saturating_sub(4 + chart + stalls + events);
+    let room = area.height.saturating_sub(4 + verdict_lines + chart + stalls + events);
     let parts = [
         Constraint::Length(3),
+        Constraint::Length(verdict_lines),
         Constraint::Length((rows + 1).min(room.max(3))),
         Constraint::Length(chart),
         Constraint::Min(stalls + events),
         Constraint::Length(1),
     ];
-    let [head, table, course, below, keys] = Layout::vertical(parts).areas(area);
+    let [head, why, table, course, below, keys] = Layout::vertical(parts).areas(area);
     draw_head(frame, head, view);
+    let why_style = bold().fg(Color::Red);
+    frame.render_widget(Paragraph::new(verdict).style(why_style).wrap(Wrap { trim: true }), why);
     draw_table(frame, table, view);
     draw_course(frame, course, view);
     draw_events(frame, below, view);

@@ -1,13 +1,14 @@
 //! `tprof top`: shows what the ranks of a run are doing: on a terminal, or as text or JSON where
 //! standard output is not a terminal.
 //!
-//! `args` has the options, `error` the errors. `source` provides snapshots of a run on this host or
+//! `args` has the options, `error` the errors. `asking` asks why ranks stand still. `source` provides snapshots of a run on this host or
 //! another; `cells` formats numbers; `view` is the state of the screen. `table` and `phrases` build
 //! the parts of a screen; `text` and `draw` put them together; `screen` controls the terminal.
 
 mod args;
 mod error;
 
+mod asking;
 mod cells;
 mod source;
 
@@ -32,11 +33,13 @@ use source::Source;
 /// Shows a run until the user ends the program, or, as JSON, until the run ends.
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
     let Some(run) = &args.run else { return Err(TopError::no_run()) };
-    let mut source = Source::open(run)?;
+    let is_text =
+        !args.json && (args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal());
+    let mut source = Source::open(run, &args.program, args.once || is_text)?;
     if args.json {
         return lines(&mut source, args.once);
     }
-    if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+    if is_text {
         let snapshot = source.next()?.ok_or_else(|| TopError::ended(run))?;
         return written(text::text(&snapshot).as_bytes());
     }

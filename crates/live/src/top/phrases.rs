@@ -64,6 +64,12 @@ pub fn stall(stall: &Stall) -> String {
     format!("{label}: step {} has lasted for {for_ns}, usually {usual}{what}", stall.step)
 }
 
+/// Formats why ranks stand still; `None` if that isn't known.
+pub fn verdict(view: &View) -> Option<String> {
+    let verdict = view.now.verdict.as_ref()?;
+    Some(clean(&format!("{}: {}", verdict.kind.replace('_', " "), verdict.text)))
+}
+
 /// Formats the failed requests of a rank for device memory in a line; `None` if there are none.
 pub fn out_of_memory(rank: &RankState) -> Option<String> {
     let failed = rank.out_of_memory.as_ref()?;

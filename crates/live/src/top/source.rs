@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tprof_trace::is_info_name;
 
+use super::asking::Asking;
 use super::error::TopError;
 use crate::files::{PlainFiles, RunFiles};
 use crate::follower::Follower;
@@ -35,6 +36,8 @@ pub(super) enum Source {
 pub(super) struct LocalRun {
     follower: Follower<PlainFiles>,
     polled: Option<Instant>,
+    asking: Asking,
+    waits: bool,
 }
 
 /// An ssh client whose standard output has one snapshot per line.
@@ -50,16 +53,17 @@ pub(super) struct RemoteRun {
 
 impl Source {
     /// Opens the run at a path on this host. A path that does not exist here may be `HOST:RUN`, a
-    /// run on another host.
-    pub fn open(run: &OsStr) -> Result<Source, TopError> {
+    /// run on another host. `program` is the path of tprof, which tells why ranks stand still; with
+    /// `waits`, snapshots wait for that.
+    pub fn open(run: &OsStr, program: &Path, waits: bool) -> Result<Source, TopError> {
         let remote = split(run).filter(|_| !Path::new(run).exists());
         match remote {
             Some((host, path)) => Source::remote(OsStr::new("ssh"), &host, &path),
-            None => Source::local(run),
+            None => Source::local(run, program, waits),
         }
     }
 
-    fn local(run: &OsStr) -> Result<Source, TopError> {
+    fn local(run: &OsStr, program: &Path, waits: bool) -> Result<Source, TopError> {
         let failed = |error| TopError::unreadable(run, &error);
         let files = PlainFiles::of(Path::new(run)).map_err(failed)?;
         let entries = files.list().map_err(failed)?;
@@ -70,7 +74,8 @@ impl Source {
             return Err(TopError::not_a_run(run));
         }
         let follower = Follower::new(files);
-        Ok(Source::LocalRun(Box::new(LocalRun { follower, polled: None })))
+        let asking = Asking::new(program.to_owned(), run.to_owned());
+        Ok(Source::LocalRun(Box::new(LocalRun { follower, polled: None, asking, waits })))
     }
 
     /// Starts an ssh client that runs `tprof top --json` on the other host. The run's path is
@@ -126,16 +131,17 @@ impl LocalRun {
             std::thread::sleep(EVERY.saturating_sub(polled.elapsed()));
         }
         self.polled = Some(Instant::now());
-        let snapshot = self.follower.poll();
-        if !first {
-            return snapshot;
+        let mut snapshot = self.follower.poll();
+        if first {
+            // All data that is already written is read before the first snapshot, however long that
+            // takes.
+            while self.follower.has_more() {
+                self.follower.poll();
+            }
+            snapshot = self.follower.with_history();
         }
-        // All data that is already written is read before the first snapshot, however long that
-        // takes.
-        while self.follower.has_more() {
-            self.follower.poll();
-        }
-        self.follower.with_history()
+        self.asking.tell(&mut snapshot, self.waits);
+        snapshot
     }
 }
 
@@ -258,7 +264,8 @@ mod tests {
     #[test]
     fn paths_without_a_run_are_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let error = |path: &Path| Source::open(path.as_os_str()).err().unwrap();
+        let program = Path::new("tprof");
+        let error = |path: &Path| Source::open(path.as_os_str(), program, false).err().unwrap();
         assert!(error(directory.path()).what.ends_with("is not a run"));
         assert!(error(&directory.path().join("absent")).what.starts_with("cannot open"));
         let file = directory.path().join("notes.txt");

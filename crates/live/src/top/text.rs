@@ -19,6 +19,9 @@ pub fn text(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}", phrases::command(&view));
     let _ = writeln!(text, "{}: {}", phrases::state(&view), phrases::totals(&view));
+    if let Some(verdict) = phrases::verdict(&view) {
+        let _ = writeln!(text, "{verdict}");
+    }
     let columns = columns(&view, WIDTH);
     line(&mut text, columns.iter().map(|column| (*column, column.title().to_owned())));
     for at in view.order() {

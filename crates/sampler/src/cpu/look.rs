@@ -11,6 +11,7 @@ use super::running::{self, RunningThread};
 use super::sample::Frame;
 use super::unwind;
 use crate::python::{PythonProcesses, merge};
+use std::time::Instant;
 use tprof_os::proc::{self, Stat};
 use tprof_os::sys;
 use tprof_trace::model::ThreadState;
@@ -54,14 +55,17 @@ pub struct Looker {
 }
 
 impl Looker {
-    /// Reads up to `most` threads of a process, its main thread first.
-    pub fn look(&mut self, pid: u32, most: usize) -> Vec<SeenThread> {
+    /// Reads up to `most` threads of a process, its main thread first. Threads that run are sampled
+    /// only before `sampled_until`: each process may take 150 ms for that where processors are scarce.
+    pub fn look(&mut self, pid: u32, most: usize, sampled_until: Instant) -> Vec<SeenThread> {
         self.spaces.read(pid, 0);
         let mut tids = proc::threads_of(pid);
         tids.sort_by_key(|tid| (*tid != pid, *tid));
         tids.truncate(most);
-        let is_running =
-            |tid: &u32| Stat::of_thread(pid, *tid).is_some_and(|stat| stat.state() == b'R');
+        let is_late = Instant::now() >= sampled_until;
+        let is_running = |tid: &u32| {
+            !is_late && Stat::of_thread(pid, *tid).is_some_and(|stat| stat.state() == b'R')
+        };
         let mut running = running::sample(tids.iter().copied().filter(is_running));
         // The first reading of a thread with Python's frames tells where Python's lock is, which
         // must be known before the waits are judged.
@@ -157,6 +161,7 @@ fn word(pid: u32, at: u64) -> Option<u32> {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     #[test]
     fn a_thread_that_waits_has_a_state_and_its_native_frames() {
@@ -169,7 +174,7 @@ mod tests {
         let (pid, tid): (_, u32) = (std::process::id(), receiver.recv().unwrap());
         let mut looker = Looker::default();
         let seen = loop {
-            let mut all = looker.look(pid, 256);
+            let mut all = looker.look(pid, 256, Instant::now() + Duration::from_secs(60));
             let at = all.iter().position(|seen| seen.tid == tid).unwrap();
             if all[at].waits_for == Some(ThreadState::Io) {
                 break all.swap_remove(at);

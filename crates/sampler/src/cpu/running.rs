@@ -13,8 +13,9 @@ use tprof_os::sys;
 
 /// Time that a thread runs until it is sampled, ns.
 const PERIOD_NS: u64 = 1_000_000;
-/// Longest time to wait for the samples. Other threads may have the processors meanwhile.
-const WITHIN: Duration = Duration::from_millis(40);
+/// Longest time to wait for the samples. Other threads may have the processors meanwhile: with nine
+/// that run for each processor, 40 ms were too few.
+const WITHIN: Duration = Duration::from_millis(150);
 /// Bytes of a ring. A sample with its stack fits.
 const RING_BYTES: usize = 64 << 10;
 /// Largest number of threads that are sampled.

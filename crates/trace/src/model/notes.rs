@@ -73,6 +73,13 @@ pub mod property {
     /// The beginning of the key for a hang; its time follows. The value is an object: `after_ns`,
     /// `verdict` (as `tprof where` has it), `file` (the run's file with all of it, or `null`).
     pub const HANG: &str = "tprof.hang:";
+    /// Multiple of its usual time beyond which a step counts as slow, as a decimal number. Only if
+    /// steps were watched.
+    pub const ON_SLOW_STEP: &str = "tprof.on_slow_step";
+    /// The beginning of the key for a slow step; its time follows. The value is an object: `rank`,
+    /// `step`, `age_ns`, `usual_ns`, `text`, `function`, `file`, `line`, `stacks` (the run's file
+    /// with the stacks of all ranks, or `null`).
+    pub const SLOW_STEP: &str = "tprof.slow_step:";
     /// The reason why there are no proportional set sizes, or none after some moment: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
     /// The reason why the kernel's functions have no names in samples: a text.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::metric::Metric;
-use crate::snapshot::{Event, EventKind, History, MetricValues, RankState, Stall, Totals};
+use crate::snapshot::{
+    Event, EventKind, History, MetricValues, RankState, Stall, StallVerdict, Totals,
+};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -107,8 +109,24 @@ fn a_run_fits_a_small_terminal_and_uses_a_large_one() {
 }
 
 #[test]
+fn why_ranks_stand_still_is_above_the_table_as_a_whole() {
+    let mut view = view(3);
+    let text =
+        "rank 1 (host c12) has not entered all_reduce 25: it is in `read` at load (data.py:41)";
+    let verdict = StallVerdict { kind: "late_rank".to_owned(), text: text.to_owned() };
+    view.take(Snapshot { verdict: Some(verdict), ..snapshot(3) });
+    for (width, height) in [(80, 24), (120, 40)] {
+        let picture = picture(&view, width, height);
+        let (why, table) = (picture.find("late rank: rank 1"), picture.find("rank 0  "));
+        assert!(why.is_some() && why < table, "{picture}");
+        assert!(picture.contains("(data.py:41)"), "{picture}");
+    }
+}
+
+#[test]
 fn screens_of_every_size_can_be_drawn() {
     let mut view = view(5);
+    view.now.verdict = Some(StallVerdict { kind: "unknown".to_owned(), text: "word ".repeat(99) });
     for width in [1, 2, 10, 39, 80, 300] {
         for height in [1, 2, 5, 11, 16, 24, 100] {
             view.help = width % 2 == 0;

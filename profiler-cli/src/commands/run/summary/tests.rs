@@ -27,6 +27,7 @@ fn config() -> Config {
         duration: None,
         delay: None,
         on_hang: None,
+        on_slow_step: None,
         paused: false,
         schedule: None,
         capture: None,
