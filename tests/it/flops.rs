@@ -125,4 +125,3 @@ fn sizes_are_exported_once_each_with_their_counts() {
         Some(125)
     );
 }
-

@@ -55,7 +55,10 @@ fn the_page_has_what_report_prints() {
     for (kind, printed) in reports {
         let inside = &data[&format!("runs/1/report/{kind}")];
         let (of, other) = (&inside["completeness"], &printed["completeness"]);
-        assert_eq!((of["verdict"].as_str(), &of["gaps"]), (other["verdict"].as_str(), &other["gaps"]));
+        assert_eq!(
+            (of["verdict"].as_str(), &of["gaps"]),
+            (other["verdict"].as_str(), &other["gaps"])
+        );
         let Some(all) = inside["tables"].as_object() else {
             assert_eq!(inside["overhead"], printed["overhead"], "{kind}");
             continue;

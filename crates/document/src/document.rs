@@ -102,7 +102,8 @@ impl Table {
         let mut kept: Vec<usize> = vec![0, self.rows.len() - 1];
         for (from, rows) in (0..).step_by(stretch).zip(self.rows.chunks(stretch)) {
             for at in 1..self.columns.len() {
-                let known = rows.iter().enumerate().filter_map(|(i, row)| Some((i, number(row, at)?)));
+                let known =
+                    rows.iter().enumerate().filter_map(|(i, row)| Some((i, number(row, at)?)));
                 kept.extend(known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| from + i));
             }
         }

@@ -124,11 +124,7 @@ impl Page<'_> {
 
 /// Chooses the path of a page: next to the run's files, in the requested directory, or the
 /// requested file. Returns an error if the file exists.
-pub fn path(
-    run: &RunDir,
-    options: &Options<'_>,
-    name: &str,
-) -> Result<PathBuf, ExportError> {
+pub fn path(run: &RunDir, options: &Options<'_>, name: &str) -> Result<PathBuf, ExportError> {
     let path = match &options.output {
         None => paths::default_directory(run).join(name),
         Some(output) if output.is_dir() => output.join(name),

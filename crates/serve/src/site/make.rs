@@ -18,10 +18,10 @@ use crate::app::{App, Catalogue};
 use crate::failure::Failure;
 use crate::http::{Guard, Token};
 use crate::options::SiteOptions;
-use tprof_present::static_shell;
 use crate::runs::{RegisteredRun, Registry};
 use crate::shutdown_signals::ShutdownSignals;
 use crate::work::{JobQueue, Priority, Tprof};
+use tprof_present::static_shell;
 
 /// Number of child processes at once.
 const AT_ONCE: usize = 2;
