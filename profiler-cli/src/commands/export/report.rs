@@ -18,8 +18,15 @@ use super::failure;
 use crate::commands::report::{kind_name, report_kinds};
 use crate::runs::failure::analyze_failure;
 
-/// Largest number of rows of a table in the page.
+/// Largest number of rows of a table in the page, unless [`CHARTED`] has the table.
 const MOST_ROWS: usize = 100;
+/// Tables that the page draws, by kind and key: a chart may need more rows than people read.
+const CHARTED: [(&str, &str, usize); 4] = [
+    ("gpu-time", "parts", 1_000),
+    ("host", "parts", 1_000),
+    ("roofline", "roofline", 400),
+    ("steps", "steps", 120),
+];
 /// Largest number of call stacks that hold memory, over all ranks; each rank has at least
 /// [`LEAST_SITES`]. A stack can have kilobytes.
 const MOST_SITES: usize = 100;
@@ -116,7 +123,11 @@ fn site(path: &Path) -> Value {
 
 /// Cuts the tables of a document.
 fn shorten(document: &mut Document) {
-    document.tables.iter_mut().for_each(|table| table.keep_first(MOST_ROWS));
+    for table in &mut document.tables {
+        let charted =
+            CHARTED.iter().find(|(kind, key, _)| (*kind, *key) == (document.kind, table.key));
+        table.keep_first(charted.map_or(MOST_ROWS, |(.., most)| *most));
+    }
     document.completeness.blind.truncate(MOST_ROWS);
 }
 
