@@ -46,6 +46,8 @@ class ReportPage(PageCase):
     def test_tables_have_the_titles_and_headings_of_the_reports(self):
         report = self.report()
         printed = json.loads(subprocess.run([TPROF, "report", "kernels", "--json", made()], check=True, capture_output=True, text=True).stdout)
+        whole = [key for key, how in printed["shown"].items() if how["view"] == "rows" and printed["tables"][key]]
+        self.assertEqual(report.run("[...document.querySelectorAll('#kernels [data-table]')].map(part => part.dataset.table)"), whole)
         for key, how in printed["shown"].items():
             if how["view"] != "rows" or not printed["tables"][key]:
                 continue

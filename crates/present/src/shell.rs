@@ -80,13 +80,16 @@ pub fn static_shell(nonce: &str, site: &str) -> String {
     page(&Parts { title: "tprof", nonce, head: &head, data: &data })
 }
 
-/// Returns the page of one run as a file that needs no other file and no network. `contents` has
-/// `site`, an object that describes the page, and `data`, the answers that a server would give, by
-/// path.
-pub fn one_file(title: &str, contents: &Value) -> String {
+/// Returns the page of one run as a file that needs no other file and no network. `site` describes
+/// the page, and `data` has the path and the JSON text of each answer that a server would give.
+pub fn one_file(title: &str, site: &Value, data: &[(String, String)]) -> String {
+    // The answers are inserted as texts, so that their members keep their order.
+    let answers = data.iter().map(|(path, answer)| format!("{}:{answer}", Value::from(&**path)));
+    let contents =
+        format!("{{\"site\":{site},\"data\":{{{}}}}}", answers.collect::<Vec<_>>().join(",\n"));
     let data = format!(
         "<script type=\"application/json\" id=\"data\">{}</script>\n",
-        within_script(&contents.to_string())
+        within_script(&contents)
     );
     let head = format!(
         "{}<meta name=\"generator\" content=\"tprof {}\">\n",
@@ -156,11 +159,14 @@ mod tests {
     #[test]
     fn the_page_contains_all_parts() {
         let site = json!({ "name": HOSTILE });
-        let pages =
-            [shell("abc"), static_shell("abc", &site.to_string()), one_file(HOSTILE, &site)];
+        let answers = [("runs/1".to_owned(), format!("{{\"b\":1,\"a\":{}}}", json!(HOSTILE)))];
+        let exported = one_file(HOSTILE, &site, &answers);
+        let pages = [shell("abc"), static_shell("abc", &site.to_string()), exported];
         for page in &pages {
-            let filled = page.replace(&HOSTILE["</script><img src=x> ".len()..], "");
-            assert!(!filled.contains("{{") && filled.contains("begin();"), "a place is empty");
+            for place in ["HEAD", "TITLE", "NONCE", "STYLE", "DATA"] {
+                assert!(!page.contains(&format!("{{{{{place}}}}}")), "{place} is empty");
+            }
+            assert!(page.contains("begin();"), "the script is missing");
             assert!(page.contains(r#"native: "running native code""#), "parts have their names");
             assert!(!page.contains("<img src=x>"), "text became markup");
         }
@@ -168,12 +174,14 @@ mod tests {
         assert_eq!(pages.each_ref().map(is_policy), [false, true, true]);
         assert!(pages[0].contains("nonce=\"abc\"") && pages[2].contains("'nonce-tprof'"));
         assert!(pages[1].contains(r#"window.TPROF_SITE = {"name":"\u003c/script>"#));
-        assert_eq!(data(&pages[2]), site);
+        let of_run = json!({ "b": 1, "a": HOSTILE });
+        assert_eq!(data(&pages[2]), json!({ "site": site, "data": { "runs/1": of_run } }));
+        assert!(pages[2].contains("{\"b\":1,\"a\":"), "members keep their order");
     }
 
     #[test]
     fn only_the_last_script_of_an_exported_page_runs() {
-        let page = one_file("t", &json!({}));
+        let page = one_file("t", &json!({}), &[]);
         assert_eq!(page.matches("<script nonce=\"tprof\">").count(), 1);
         let (_, script) = page.split_once("<script nonce=\"tprof\">").unwrap();
         assert!(script.trim_end().ends_with("</script>\n</body>\n</html>"));

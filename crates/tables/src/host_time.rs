@@ -56,7 +56,7 @@ pub(crate) fn read(
 
 /// Returns all times of a report: the judged time and the start-up time by part, and the time of
 /// each step.
-pub fn all(document: &Document) -> Vec<HostTime> {
+fn all(document: &Document) -> Vec<HostTime> {
     let find = |key: &str| document.tables.iter().find(|table| table.key == key);
     let mut times = Vec::new();
     for (key, read) in [

@@ -40,7 +40,7 @@ pub use column::{Column, ColumnAbout, Sink};
 pub use context::Context;
 pub use data::{Data, Texts, Values};
 pub use each::{RANK_TABLES, RankTables};
-pub use host_time::{HostTime, all as host_times};
+pub use host_time::HostTime;
 pub use row_source::{RowSource, name_of};
 pub use run::{OwnedCell, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
 pub use views::{VIEWS, View};

@@ -83,7 +83,7 @@ function isAside({ key, rows, how }, all) {
 
 // Makes all parts of a document in its own order: notes, plots, tables. The reasons for missing
 // parts come last.
-function documentParts(answer, kind, tables, limit) {
+function documentParts(answer, kind, tables) {
   const parts = [];
   if (answer.problems?.length) parts.push(element("ul", { class: "gaps" }, ...answer.problems.map((text) => element("li", {}, text))));
   if (answer.notes?.length) parts.push(element("ul", { class: "notes" }, ...answer.notes.map((text) => element("li", {}, withCode(text)))));
@@ -98,7 +98,7 @@ function documentParts(answer, kind, tables, limit) {
     } else if (kind === "findings" && key === "findings") parts.push(...rows.map((row) => findingCard(row)));
     else if (how?.view === "lines" || key.endsWith("_lines") && rows.every((row) => typeof row.line === "string")) parts.push(element("section", { class: "part" }, element("h3", {}, name), element("ul", { class: "notes" }, ...rows.map((row) => element("li", {}, withCode(row[how?.columns[0].key ?? "line"]))))));
     else if (isAside(table, all)) parts.push(folded(`${name}, ${formatCount(rows.length + (how?.left_out || 0))} rows`, () => documentTable(key, rows, kind, tables, { how })));
-    else parts.push(documentTable(key, rows, kind, tables, { how, limit }));
+    else parts.push(documentTable(key, rows, kind, tables, { how }));
   }
   if (absent.size) parts.push(element("section", { class: "part" }, element("h3", {}, "Not in this run"),
     element("dl", { class: "absent" }, ...[...absent].flatMap(([why, keys]) => [element("dt", {}, keys.join(", ")), element("dd", {}, withCode(why || "nothing of it was recorded"))]))));
@@ -109,7 +109,9 @@ function plainDocument(answer, kind, tables) {
   const rest = Object.fromEntries(Object.entries(answer).filter(([key]) => !["version", "tprof", "kind", "notes", "problems", "findings", "findings_missing"].includes(key)));
   // Both kinds are mainly about ranks, so figures of the run and of its processes come after those
   // of ranks.
-  const { ranks, processes, run, completeness, overhead, ...others } = rest;
+  const { ranks: all, processes, run, completeness, overhead, ...others } = rest;
+  // The curves come before the lists of call stacks.
+  const ranks = all?.map(({ host_memory, timeline, ...of }) => ({ ...of, timeline, host_memory }));
   const inOrder = Object.fromEntries(Object.entries({ ranks, ...others, completeness, overhead, run, processes }).filter(([, value]) => value !== undefined));
   return [documentObject(inOrder, kind, tables)];
 }

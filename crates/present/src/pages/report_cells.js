@@ -2,7 +2,8 @@
 // its tables is shown: title, columns, headings, units. Where it doesn't (the summary, memory,
 // archives), the keys and the values decide.
 
-const FIRST_ROWS = 30;
+// An exported page has all reports below each other, so that each table has fewer rows at first.
+const FIRST_ROWS = INSIDE ? 12 : 30;
 // Units of values by the names that documents have for units of columns.
 const UNITS = { duration: "ns", time: "ns", bytes: "bytes", rate: "bytes/s", share: "share", id: "id", count: "count", number: "none", text: "none", name: "none", flag: "none" };
 const NO_COLUMN = /_missing$|^error_|^estimate$/;
@@ -78,6 +79,7 @@ function documentCell(row, key, unit, most, isSigned = false) {
     return { content: `${estimate ? "~" : ""}${sign}${shown(value, unit)}`, title: estimate ? `${exact(value, unit)} ± ${shown(error, unit)}, an estimate (95 %)` : exact(value, unit), share: most && value >= 0 && value <= 1 ? value : null };
   }
   if (typeof value === "boolean") return value ? "yes" : "no";
+  if (key === "stack") return stackCell(value);
   if (Array.isArray(value)) return listCell(value);
   if (typeof value === "object") return { content: JSON.stringify(value), title: JSON.stringify(value, null, 1) };
   const depth = row.depth && (key === "line" || key === "function") ? "\u00a0\u00a0".repeat(Math.min(40, row.depth)) : "";
@@ -95,9 +97,17 @@ function listCell(values) {
   return { content: texts.length > 1 ? `${texts[0]}  (${texts.length} in all)` : texts[0], title: texts.slice(0, 40).join("\n") };
 }
 
+// Shows the functions of the innermost frames, without modules, files and lines; the tooltip has the
+// stack.
+function stackCell(value) {
+  const frames = Array.isArray(value) ? value : String(value).split("\n");
+  const names = frames.slice(0, 4).map((frame) => frame.replace(/ \([^()]*\)$/, "")).map((name) => name.length > 80 ? `${name.slice(0, 80)}…` : name);
+  return { content: names.join(" ‹ ") || "(no stack)", title: frames.slice(0, 40).join("\n") };
+}
+
 // Makes the table of a document's rows, with its title and notes. Adds it to `tables`, in which the
-// user can search. `how` is what the document says about the table; at first, it has `limit` rows.
-function documentTable(key, rows, kind, tables, { missing, how, leftOut = how?.left_out || 0, limit = FIRST_ROWS } = {}) {
+// user can search. `how` is what the document says about the table.
+function documentTable(key, rows, kind, tables, { missing, how, leftOut = how?.left_out || 0 } = {}) {
   const name = how?.title || titled(key), count = rows.length + leftOut;
   const title = element("h3", {}, name, rows.length ? element("span", { class: "dim" }, `  ${formatCount(count)} row${count === 1 ? "" : "s"}`) : null);
   if (!rows.length) return element("section", { class: "part" }, title, element("p", { class: "none" }, "None", missing ? ": " : "", missing ? withCode(missing) : ""));
@@ -105,7 +115,7 @@ function documentTable(key, rows, kind, tables, { missing, how, leftOut = how?.l
   const extra = kept.filter((column) => column.isExtra).length;
   const make = (columns) => {
     const table = new Table({
-      label: name, columns: columns.map((column) => documentColumn(column, rows)), rowKey: (row) => ids.get(row), limit: Math.min(limit, how?.folded_from || limit),
+      label: name, columns: columns.map((column) => documentColumn(column, rows)), rowKey: (row) => ids.get(row), limit: Math.min(FIRST_ROWS, how?.folded_from || FIRST_ROWS),
       text: (row) => kept.map((column) => row[column.key]).filter((value) => typeof value === "string" || Array.isArray(value)).join(" "),
     });
     table.setRows(rows);
@@ -168,7 +178,10 @@ function documentList(key, list, kind, tables, depth, { missing, leftOut }) {
   }));
 }
 function overTime(value, series, tables) {
-  const bytes = series.filter((key) => unitOf(key) === "bytes"), chosen = bytes.length ? bytes : series;
+  const bytes = series.filter((key) => unitOf(key) === "bytes"), all = bytes.length ? bytes : series;
+  // Mapped bytes are often many times larger, so that the other curves would be flat, and the sum of
+  // RSS counts shared pages several times.
+  const some = all.filter((key) => key !== "mapped_bytes" && !(key === "rss_bytes" && all.includes("resident_bytes"))), chosen = some.length ? some : all;
   const chart = new LineChart({ title: "Over time", unit: unitOf(chosen[0]), height: 200 });
   const x = value[chosen[0]].map((_, at) => value.start_ns + at * value.bucket_ns);
   chart.set(x, chosen.map((key) => ({ label: heading(key), values: value[key] })));

@@ -119,7 +119,7 @@ function stepCost(step) {
   if (!step) return [];
   const [low, high] = step.paired ? [Math.max(0, step.paired.ns_low), Math.max(0, step.paired.ns_high)] : [step.ns_low, step.ns_high];
   const known = low !== null && low !== undefined && high !== null && high !== undefined;
-  return [figureElement("Recording, of a step", known ? `${shown(low, "ns")} to ${shown(high, "ns")}` : "unknown", `${step.rank}: ${step.text}`, step.text)];
+  return [figureElement("Recording, of a step", known ? `${shown(low, "ns")} to ${shown(high, "ns")}` : "unknown", `${step.rank}: ${step.text.split(":")[0]}`, step.text)];
 }
 
 function findingParts(document, tables) {

@@ -1,8 +1,5 @@
 // Shows all reports of a run below each other: an exported page is that view, with its data inside.
 
-// Number of rows that tables have at first.
-const WHOLE_ROWS = 12;
-
 function wholeView(main) {
   const id = SITE.run, tables = [];
   const nav = element("nav", { class: "side", "aria-label": "Contents" });
@@ -39,15 +36,16 @@ async function wholeParts(id, tables) {
     documents.set(kind, answer);
     if (answer.tables && all.every(({ rows }) => !rows.length)) { absent.push([kind, all.map(({ missing }) => missing).find(Boolean) || "nothing of it was recorded"]); continue; }
     parts.push(element("section", { id: kind, "data-kind": kind }, element("h2", {}, titled(kind), element("span", { class: "dim" }, aboutKind(kind))),
-      ...documentParts(withoutCommon(answer, kind), kind, tables, WHOLE_ROWS)));
+      ...documentParts(withoutCommon(answer, kind), kind, tables)));
   }
   return { parts, absent, documents };
 }
 
 // Returns a document without what the overview or the summary shows too.
 function withoutCommon(answer, kind) {
-  if (kind === "memory") { const { ranks, cgroup, killed } = answer; return { ranks, cgroup, killed }; }
-  return { ...answer, problems: [], ...(kind === "summary" ? { notes: [] } : {}) };
+  if (kind === "memory") { const { ranks, killed } = answer; return { ranks, killed }; }
+  if (kind === "summary") return { ...answer, problems: [], notes: [], ranks: answer.ranks.map(({ host_memory: _, timeline: __, ...rank }) => rank) };
+  return { ...answer, problems: [] };
 }
 
 function wholeContents(there) {

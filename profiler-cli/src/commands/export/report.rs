@@ -15,11 +15,18 @@ use tprof_ui::errors::Failure;
 
 use super::args::ExportArgs;
 use super::failure;
-use crate::commands::report::report_kinds;
+use crate::commands::report::{kind_name, report_kinds};
 use crate::runs::failure::analyze_failure;
 
-/// Largest number of rows of a table in the page.
+/// Largest number of rows of a table in the page, unless [`CHARTED`] has the table.
 const MOST_ROWS: usize = 100;
+/// Tables that the page draws, by kind and key: a chart may need more rows than people read.
+const CHARTED: [(&str, &str, usize); 4] = [
+    ("gpu-time", "parts", 1_000),
+    ("host", "parts", 1_000),
+    ("roofline", "roofline", 400),
+    ("steps", "steps", 120),
+];
 /// Largest number of call stacks that hold memory, over all ranks; each rank has at least
 /// [`LEAST_SITES`]. A stack can have kilobytes.
 const MOST_SITES: usize = 100;
@@ -53,7 +60,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         document.run.path.clone_from(&name);
         shorten(document);
     }
-    let page = tprof_present::one_file(&run_title(run), &contents(&made, &path)?);
+    let page = tprof_present::one_file(&run_title(run), &site(&path), &answers(&made)?);
     let path = write(&path, &page).map_err(|error| failed(&error))?;
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
@@ -78,27 +85,28 @@ pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Fai
     })
 }
 
-/// Returns the answers that `tprof serve` would give about the run, for [`tprof_present::one_file`].
-fn contents(made: &Reports, path: &Path) -> serde_json::Result<Value> {
-    let mut reports = Map::new();
+/// Returns the answers that `tprof serve` would give about the run: their paths and texts.
+fn answers(made: &Reports) -> serde_json::Result<Vec<(String, String)>> {
+    let mut reports: Vec<(&str, String)> = Vec::new();
     for report in &made.reports {
-        let kind = if report.kind == Kind::Summary { "summary" } else { "memory" };
-        reports.insert(kind.to_owned(), serde_json::to_value(report)?);
+        reports.push((kind_name(report.kind), serde_json::to_string(report)?));
     }
     for document in &made.documents {
-        reports.insert(document.kind.to_owned(), serde_json::to_value(document)?);
+        reports.push((document.kind, serde_json::to_string(document)?));
     }
-    let mut all = json!({ "reports": reports });
-    let row = tprof_present::run_row(&all);
+    let of_figures =
+        |(kind, _): &&(&str, String)| matches!(*kind, "summary" | "steps" | "breakdown");
+    let read = |(kind, text): &(&str, String)| {
+        serde_json::from_str::<Value>(text).map(|report| ((*kind).to_owned(), report))
+    };
+    let of_row = reports.iter().filter(of_figures).map(read).collect::<Result<Map<_, _>, _>>()?;
+    let row = tprof_present::run_row(&json!({ "reports": of_row }));
     let kinds = report_kinds().map(|(name, about)| json!({ "name": name, "about": about }));
     let index = json!({ "tprof": env!("CARGO_PKG_VERSION"), "kinds": kinds.collect::<Vec<_>>() });
-    let mut data = Map::from_iter([("index".to_owned(), index), (format!("runs/{RUN}"), row)]);
-    if let Some(reports) = all["reports"].as_object_mut() {
-        for (kind, report) in std::mem::take(reports) {
-            data.insert(format!("runs/{RUN}/report/{kind}"), report);
-        }
-    }
-    Ok(json!({ "site": site(path), "data": data }))
+    let of_run = format!("runs/{RUN}");
+    let reports = reports.into_iter().map(|(kind, text)| (format!("{of_run}/report/{kind}"), text));
+    let first = [("index".to_owned(), index.to_string()), (of_run.clone(), row.to_string())];
+    Ok(first.into_iter().chain(reports).collect())
 }
 
 /// Describes the page: its run, and those of the other pages that are in the same directory.
@@ -115,7 +123,11 @@ fn site(path: &Path) -> Value {
 
 /// Cuts the tables of a document.
 fn shorten(document: &mut Document) {
-    document.tables.iter_mut().for_each(|table| table.keep_first(MOST_ROWS));
+    for table in &mut document.tables {
+        let charted =
+            CHARTED.iter().find(|(kind, key, _)| (*kind, *key) == (document.kind, table.key));
+        table.keep_first(charted.map_or(MOST_ROWS, |(.., most)| *most));
+    }
     document.completeness.blind.truncate(MOST_ROWS);
 }
 

@@ -20,5 +20,5 @@ mod summary;
 mod tests;
 
 pub use args::{ReportWords, table_without_csv};
-pub use kinds::{is_kind, report_kinds};
+pub use kinds::{is_kind, kind_name, report_kinds};
 pub use print::{print_schema, run};
