@@ -11,5 +11,5 @@ if [ -z "$toolchain" ]; then
     echo "skipped: Rust $oldest is not installed (rustup toolchain install $oldest)"
     exit
 fi
-cargo "+$toolchain" check --locked --workspace --target-dir "${CARGO_TARGET_DIR:-target}/oldest-rust"
+cargo "+$toolchain" check --quiet --locked --workspace --target-dir "${CARGO_TARGET_DIR:-target}/oldest-rust"
 echo "compiles with Rust $toolchain"
