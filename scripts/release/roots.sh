@@ -5,7 +5,8 @@
 # - a root with musl and without glibc, as Alpine's: the program in the wheel for musl;
 # - no root: the source distribution, without git, with `cargo install`.
 #
-# Needs root and debootstrap. A distribution whose mirror doesn't answer is skipped, with a line that says so.
+# Needs root, debootstrap, musl-tools, and ubuntu-keyring for Ubuntu. A distribution that cannot be had is
+# skipped, with a line that says why.
 set -eu
 cd "$(dirname "$0")/../.."
 made=$(realpath "$1")
@@ -59,11 +60,11 @@ in_debian() {
         diff /tmp/before /tmp/after'
 }
 
-# `debian NAME SUITE MIRROR COMPONENTS`
+# `debian NAME SUITE MIRROR COMPONENTS SCRIPT`; debootstrap of Debian 12 has no script for new suites of Ubuntu.
 debian() {
     root=$work/$2
     if debootstrap --force-check-gpg --variant=minbase --include=python3,python3-venv --components="$4" \
-        "$2" "$root" "$3" >"$work/log" 2>&1; then
+        "$2" "$root" "$3" "$5" >"$work/log" 2>&1; then
         try "$1" in_debian "$root"
     else
         echo "skipped: $1 ($(tail -n 1 "$work/log"))"
@@ -91,9 +92,9 @@ from_source() {
     PATH=$1/installed/bin:$PATH sh scripts/release/record.sh python3 examples/clicks.py
 }
 
-debian 'Debian 11' bullseye http://deb.debian.org/debian main
-debian 'Debian 13' trixie http://deb.debian.org/debian main
-debian 'Ubuntu 24.04' noble http://archive.ubuntu.com/ubuntu main,universe
+debian 'Debian 11' bullseye http://deb.debian.org/debian main bullseye
+debian 'Debian 13' trixie http://deb.debian.org/debian main trixie
+debian 'Ubuntu 24.04' noble http://archive.ubuntu.com/ubuntu main,universe gutsy
 echo "skipped: Alpine itself; musl and busybox of Debian are its nearest relatives"
 try musl in_musl "$work/musl"
 try 'from source' from_source "$work/source"
