@@ -3,9 +3,9 @@
 #
 #     scripts/release.sh             a program for glibc 2.17 and newer; prints its path
 #     scripts/release.sh dist DIR    all that is published: wheels for glibc and for musl, a source
-#                                    distribution, an archive of the program with its man pages and
-#                                    completions; a wheel and an archive of tprof-sql, for glibc (25
-#                                    minutes of processor time); and checksums, in DIR
+#                                    distribution, an archive and a package for Debian of the program with its
+#                                    man pages and completions; the same of tprof-sql, for glibc (25 minutes
+#                                    of processor time); and checksums, in DIR
 #     scripts/release.sh check FILE  examines a program that was built otherwise
 # Two builds of one commit with one toolchain have the same bytes, whatever the folder. Names in the injected libraries
 # contain a hash of the folder of their workspace (cargo's, for a crate outside of the workspace), and the names decide
@@ -26,6 +26,11 @@ dist)
     [ -n "${2:-}" ] || fail "scripts/release.sh dist needs a directory"
     mkdir -p "$2"
     into=$(realpath "$2")
+    command -v dpkg-deb >/dev/null || fail "there is no dpkg-deb: install Debian's dpkg, which other distributions have too"
+    # What is missing is found now, and not after half an hour.
+    musl=x86_64-unknown-linux-musl
+    [ -d "$(rustc --print target-libdir --target $musl)" ] || rustup target add $musl >&2 ||
+        fail "there is no Rust standard library for musl"
     ;;
 check) exec sh scripts/release/check.sh "${2:-}" ;;
 *) fail "scripts/release.sh, scripts/release.sh dist DIR or scripts/release.sh check FILE" ;;

@@ -20,11 +20,11 @@ macro_rules! functions {
 
 /// The real `malloc`. The addresses of the functions that are called most are next to the other
 /// values that their hooks read.
-pub const MALLOC: &AtomicUsize = &state::HOT.malloc;
+pub static MALLOC: &AtomicUsize = &state::HOT.malloc;
 /// The real `calloc`, next to [`MALLOC`].
-pub const CALLOC: &AtomicUsize = &state::HOT.calloc;
+pub static CALLOC: &AtomicUsize = &state::HOT.calloc;
 /// The real `free`, next to [`MALLOC`].
-pub const FREE: &AtomicUsize = &state::HOT.free;
+pub static FREE: &AtomicUsize = &state::HOT.free;
 
 functions! {
     REALLOC "realloc" REALLOCARRAY "reallocarray"

@@ -84,5 +84,18 @@ for shell in bash zsh fish; do
 done
 archive "$program" "$program" "$server" "$work/man" "$work/completions" README.md
 archive "$sql" "$sql" sql/README.md
+
+mkdir -p "$work/deb/DEBIAN" "$work/deb/usr/bin" "$work/deb/usr/share/man/man1" "$work/deb/usr/share/bash-completion/completions" \
+    "$work/deb/usr/share/zsh/vendor-completions" "$work/deb/usr/share/fish/vendor_completions.d" "$work/deb-sql/usr/bin"
+install -m 755 scripts/release/postrm "$work/deb/DEBIAN"
+cp "$program" "$server" "$work/deb/usr/bin"
+cp "$work"/man/*.1 "$work/deb/usr/share/man/man1"
+gzip -9n "$work"/deb/usr/share/man/man1/*
+cp "$work/completions/tprof.bash" "$work/deb/usr/share/bash-completion/completions/tprof"
+cp "$work/completions/tprof.zsh" "$work/deb/usr/share/zsh/vendor-completions/_tprof"
+cp "$work/completions/tprof.fish" "$work/deb/usr/share/fish/vendor_completions.d/tprof.fish"
+sh scripts/release/deb.sh "$work/deb" tprof "libc6 (>= $newest)" 'profiler for machine-learning jobs' "$work/made"
+cp "$sql" "$work/deb-sql/usr/bin"
+sh scripts/release/deb.sh "$work/deb-sql" tprof-sql "libc6 (>= $newest), tprof" 'SQL over runs of tprof' "$work/made"
 (cd "$work/made" && sha256sum -- * | tee SHA256SUMS)
 cp "$work"/made/* "$into"

@@ -72,6 +72,10 @@ pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
 
 /// Calls the function. The language-specific data of this frame, which the personality routine
 /// reads, is the address where execution continues after an exception.
+#[allow(
+    named_asm_labels,
+    reason = "a naked function is assembled once, which Rust 1.89 doesn't consider"
+)]
 #[unsafe(naked)]
 unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64) -> CallOutcome {
     naked_asm!(
