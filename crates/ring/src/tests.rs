@@ -239,7 +239,10 @@ fn whatever_the_chunks_contain_a_pass_stays_inside_them_and_ends() {
                 0 => number(),
                 1 => number() & 0x0003_ffff,
                 2..5 => {
-                    number() % 5 << 32 | number() % 16 | (number() % 80) << 4 | number() % 6 << 16
+                    ((number() % 5) << 32)
+                        | (number() % 16)
+                        | ((number() % 80) << 4)
+                        | ((number() % 6) << 16)
                 }
                 _ => 0,
             };

@@ -64,8 +64,8 @@ mod tests {
             sorted.sort_rows_by_key(|row| Reverse(row.0));
             expected.sort_by_key(|row| Reverse(row.0));
             assert_eq!(sorted, expected);
-            sorted.sort_rows_by(|a, b| a.0.cmp(&b.0));
-            expected.sort_by(|a, b| a.0.cmp(&b.0));
+            sorted.sort_rows_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+            expected.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
             assert_eq!(sorted, expected);
         }
     }

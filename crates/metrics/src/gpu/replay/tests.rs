@@ -152,7 +152,7 @@ fn ranks_whose_steps_begin_with_another_meeting_are_replayed_by_the_first_ranks_
     let on_time = rank(20, &[first, second], &[0, 5 * MS]);
     let mut late = rank(20, &[first, second + 5 * MS], &[0, 0]);
     for (at, meeting) in late.meetings.iter_mut().enumerate() {
-        (meeting.step, meeting.place) = ((at as u64 + 1) / 2, (at as u32 + 1) % 2);
+        (meeting.step, meeting.place) = ((at as u64).div_ceil(2), (at as u32 + 1) % 2);
     }
     late.places.swap(0, 1);
     let decided = decided_steps(&JobGraph::of(&[&on_time, &late])).unwrap();
