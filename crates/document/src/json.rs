@@ -30,7 +30,7 @@ impl Serialize for Document {
 }
 
 /// How the tables are displayed, as an object with an entry for each table.
-struct Shown<'a>(&'a [Table]);
+pub struct Shown<'a>(pub &'a [Table]);
 
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

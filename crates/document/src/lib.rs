@@ -15,7 +15,7 @@ mod table_row;
 
 pub use cell::{Cell, Value};
 pub use document::{Column, Document, FoldedRows, Table, Unit, View};
-pub use json::{REPORT_VERSION, Tables};
+pub use json::{REPORT_VERSION, Shown, Tables};
 pub use make::{
     Analysis, Body, DocumentKind, LineTables, Machine, Options, RankContext, SortBy,
     StartedAnalysis, TimeSelection, UnjoinedAnalysis, Window, begin, boxed,

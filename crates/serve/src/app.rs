@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 use crate::http::Guard;
@@ -42,6 +43,9 @@ pub struct Kind {
     pub name: String,
     /// Description of the report's content.
     pub about: String,
+    /// The titles and headings of the report's tables, as in its JSON.
+    #[serde(default)]
+    pub shown: Map<String, Value>,
 }
 
 /// An export format.
@@ -69,7 +73,7 @@ pub struct App {
     /// Checks who may send requests.
     pub guard: Arc<Guard>,
     /// Kinds of report and formats on offer.
-    pub catalogue: Catalogue,
+    pub catalogue: Arc<Catalogue>,
     /// Runs in progress that someone watches.
     pub lives: FollowedRuns,
     /// Figures that the list of runs shows.
@@ -82,7 +86,7 @@ impl App {
         registry: Registry,
         jobs: Arc<JobQueue>,
         guard: Arc<Guard>,
-        catalogue: Catalogue,
+        catalogue: Arc<Catalogue>,
     ) -> Arc<App> {
         let (lives, summaries) = (FollowedRuns::default(), Summaries::default());
         Arc::new(App { registry, jobs, guard, catalogue, lives, summaries })

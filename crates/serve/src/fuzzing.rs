@@ -47,7 +47,7 @@ impl Server {
         let limits = Limits { memory_bytes: 0, output_bytes: 0, time: PATIENCE };
         // A path with a NUL is refused before a process is forked.
         let jobs = JobQueue::new(Tprof::new("\0".into(), limits), 1);
-        let catalogue = catalogue.expect("the catalogue is whole");
+        let catalogue = Arc::new(catalogue.expect("the catalogue is whole"));
         let app = App::new(registry, jobs, Arc::clone(&guard), catalogue);
         let router = answers::router().with_state(app);
         let router = router.layer(middleware::from_fn_with_state(guard, http::check));

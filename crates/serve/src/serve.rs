@@ -64,11 +64,11 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         .hint("tprof serve ARCHIVE"));
     }
     let tprof = Tprof::new(options.tprof.clone(), options.limits);
-    let catalogue = Catalogue::of(&tprof).await?;
+    let catalogue = Arc::new(Catalogue::of(&tprof).await?);
     let shown = match archive {
         Some(address) => {
             let memory_bytes = options.limits.memory_bytes;
-            let open = archived(address, tprof.clone(), catalogue.tprof.clone(), memory_bytes);
+            let open = archived(address, tprof.clone(), Arc::clone(&catalogue), memory_bytes);
             // A store may take long before it fails, so a signal must be able to interrupt this.
             tokio::select! {
                 archive = open => Shown::Archive(archive?),
@@ -111,14 +111,14 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
 async fn archived(
     address: Address,
     tprof: Tprof,
-    version: String,
+    catalogue: Arc<Catalogue>,
     memory_bytes: u64,
 ) -> Result<Arc<Archive>, Failure> {
     if std::io::stderr().is_terminal() {
         eprintln!("Reading the archive.");
     }
     // Two queries run at once, because most of the time of a query is spent in the store.
-    Archive::open(address, JobQueue::new(tprof, 2), memory_bytes, version).await
+    Archive::open(address, JobQueue::new(tprof, 2), memory_bytes, catalogue).await
 }
 
 /// Prints the address, and opens a browser by way of a page in a private directory, because

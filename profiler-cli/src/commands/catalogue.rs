@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use tprof_analyze::KINDS;
+use tprof_document::Shown;
 
 use super::report::report_kinds;
 use crate::runs::formats::{FORMATS, Format};
@@ -11,10 +13,14 @@ use crate::runs::formats::{FORMATS, Format};
 /// Name of the hidden command.
 pub const CATALOGUE: &str = "__catalogue";
 
-/// Prints the kinds of report and the formats as JSON.
+/// Prints the kinds of report, with the titles and headings of their tables, and the formats as JSON.
 pub fn run() -> anyhow::Result<ExitCode> {
-    let kinds: Vec<Value> =
-        report_kinds().map(|(name, about)| json!({ "name": name, "about": about })).collect();
+    let kinds = report_kinds().map(|(name, about)| {
+        let kind = KINDS.iter().find(|kind| kind.name == name);
+        let tables = kind.map(|kind| kind.tables()).unwrap_or_default();
+        json!({ "name": name, "about": about, "shown": json!(Shown(&tables)) })
+    });
+    let kinds: Vec<Value> = kinds.collect();
     let format = |one: &Format| {
         json!({
             "name": one.name, "about": one.about, "file": one.goes,

@@ -165,12 +165,22 @@ fn documents_of_an_archive_have_the_rows_of_the_reports() {
         ("device-memory", "pools"),
         ("stragglers", "late_arrivals"),
     ] {
-        let rows = |server: &Served, id: u64| {
-            let document = server.json(&format!("/api/v1/runs/{id}/report/{kind}"));
+        let document =
+            |server: &Served, id: u64| server.json(&format!("/api/v1/runs/{id}/report/{kind}"));
+        let rows = |document: &Value| {
             let rows = document["tables"][table].as_array().cloned();
             rows.unwrap_or_else(|| panic!("{kind}: {document}"))
         };
-        let (of_archive, of_run) = (rows(&archived, a), rows(&there, b));
+        let [in_archive, in_run] = [document(&archived, a), document(&there, b)];
+        let (of_archive, of_run) = (rows(&in_archive), rows(&in_run));
+        // The page shows both with the same words.
+        let [shown, shown_of_run] = [&in_archive, &in_run].map(|one| &one["shown"][table]);
+        assert!(shown["title"].is_string(), "{kind}: {table}: {shown}");
+        assert_eq!(shown["title"], shown_of_run["title"], "{kind}: {table}");
+        for column in shown_of_run["columns"].as_array().unwrap() {
+            let columns = shown["columns"].as_array().unwrap();
+            assert!(columns.contains(column), "{kind}: {table}: {column}");
+        }
         assert_eq!(of_archive.len(), of_run.len(), "{kind}: {table}");
         assert!(!of_run.is_empty(), "{kind}: {table}");
         // Rows are identified by everything that is not a time.

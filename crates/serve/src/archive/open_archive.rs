@@ -9,6 +9,7 @@ use super::figures::RunFigures;
 use super::list::ArchivedRun;
 use super::queries::{ArchiveQueries, Rows, may_succeed_with_fewer_runs};
 use super::run_list::{Listing, Runs};
+use crate::app::Catalogue;
 use crate::failure::Failure;
 use crate::work::{JobQueue, Priority};
 
@@ -18,8 +19,8 @@ const NOT_ARCHIVED: &str = "archives do not have it; the run's own files do";
 /// An archive that is served.
 #[derive(Debug)]
 pub struct Archive {
-    /// Version of tprof.
-    pub tprof: String,
+    /// Version of tprof, and its kinds of report.
+    pub catalogue: Arc<Catalogue>,
     queries: ArchiveQueries,
     runs: Runs,
     figures: RunFigures,
@@ -32,11 +33,12 @@ impl Archive {
         address: Address,
         jobs: Arc<JobQueue>,
         memory_bytes: u64,
-        tprof: String,
+        catalogue: Arc<Catalogue>,
     ) -> Result<Arc<Archive>, Failure> {
         let queries = ArchiveQueries::new(jobs, address, memory_bytes);
         let runs = Runs::open(&queries).await?;
-        let archive = Arc::new(Archive { tprof, queries, runs, figures: RunFigures::default() });
+        let archive =
+            Arc::new(Archive { catalogue, queries, runs, figures: RunFigures::default() });
         // Computing starts now, because a browser will request the list in a moment.
         archive.request_missing(&archive.known().runs);
         let working = Arc::clone(&archive);

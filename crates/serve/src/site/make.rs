@@ -143,7 +143,8 @@ async fn fill(
         is_control: false,
         is_archive: false,
     };
-    let app = App::new(registry, JobQueue::new(tprof, AT_ONCE), Arc::new(guard), catalogue);
+    let app =
+        App::new(registry, JobQueue::new(tprof, AT_ONCE), Arc::new(guard), Arc::new(catalogue));
     let shown = Progress::of(runs.len() + parts.all.len());
     // The list shows the figures of all runs.
     let figures = async |run: &RegisteredRun| {

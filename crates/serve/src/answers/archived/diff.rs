@@ -175,7 +175,7 @@ pub async fn diff(
     notes.push(per.to_owned());
     Ok(Json(json!({
         "version": VERSION,
-        "tprof": archive.tprof,
+        "tprof": archive.catalogue.tprof,
         "kind": "diff",
         "a": side(&archive, &a),
         "b": side(&archive, &b),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::heat::{HeatCells, HeatQuery, STEP_METRICS, folded};
+use super::kinds::{BY_RANK, RANK};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
@@ -28,23 +29,9 @@ const BY_STEP: [(&str, &str, &str, &str); 5] = [
 
 #[derive(Deserialize)]
 struct StepValue {
-    rank: Option<u32>,
-    instance: Option<u32>,
-    host: Option<String>,
+    rank: String,
     step: u64,
     value: Option<f64>,
-}
-
-impl StepValue {
-    /// Returns the rank's label, spelled as in all documents that are made from an archive.
-    fn label(&self) -> String {
-        match (self.rank, self.instance, &self.host) {
-            (Some(rank), Some(instance @ 1..), _) => format!("rank {rank}.{instance}"),
-            (Some(rank), ..) => format!("rank {rank}"),
-            (None, _, Some(host)) => format!("no rank, {host}"),
-            (None, ..) => "no rank".to_owned(),
-        }
-    }
 }
 
 /// Answers `GET /api/v1/runs/ID/heat`.
@@ -67,15 +54,15 @@ pub async fn heat(
     };
     let (from, to) = (asked.from.unwrap_or(0), asked.to.unwrap_or(i64::MAX as u64));
     let statement = format!(
-        "SELECT rank, instance, host, step, {column} AS value FROM {table} \
-         WHERE step BETWEEN {from} AND {to} ORDER BY rank NULLS LAST, instance, host, step"
+        "SELECT {RANK}, step, value FROM (SELECT rank AS number, instance, host, step, {column} AS value \
+         FROM {table} WHERE step BETWEEN {from} AND {to}) {BY_RANK}, step"
     );
     let rows = archive.ask(&[&run], &[statement]).await?;
     let missing = run.missing(table, of);
     let read = move || -> Result<Value, Failure> {
         let rows: Vec<StepValue> = rows.read(0)?;
         let mut cells = HeatCells::default();
-        rows.iter().for_each(|row| cells.add(&row.label(), row.step, row.value));
+        rows.iter().for_each(|row| cells.add(&row.rank, row.step, row.value));
         Ok(folded(key, &cells, missing.as_deref()))
     };
     tokio::task::spawn_blocking(read)
@@ -91,16 +78,5 @@ mod tests {
     #[test]
     fn all_metrics_by_step_have_a_table() {
         assert_eq!(BY_STEP.map(|one| one.0), STEP_METRICS);
-    }
-
-    #[test]
-    fn rank_labels_match_those_in_documents() {
-        let label = |text| serde_json::from_str::<StepValue>(text).unwrap().label();
-        assert_eq!(label(r#"{"rank":3,"instance":0,"host":"h","step":1,"value":2}"#), "rank 3");
-        assert_eq!(label(r#"{"rank":3,"instance":1,"host":"h","step":1,"value":2}"#), "rank 3.1");
-        assert_eq!(
-            label(r#"{"rank":null,"instance":0,"host":"h","step":1,"value":null}"#),
-            "no rank, h"
-        );
     }
 }

@@ -1,14 +1,17 @@
 //! The kinds of report for which an archive has tables, and the SQL statements that read the
 //! tables.
 //!
-//! A row has the same keys as a row of that table in `tprof report KIND --json`, or fewer.
+//! A row has the same keys as a row of that table in `tprof report KIND --json`, or fewer. Titles and
+//! headings are those of the report.
+
+use serde_json::{Map, Value};
+
+use crate::app::Catalogue;
 
 /// A kind of report.
 pub struct ArchivedKind {
-    /// Name as in `tprof report`; `rank-files` is not a kind of report.
+    /// Name as in `tprof report`, or [`RANK_FILES`].
     pub name: &'static str,
-    /// Description of the report.
-    pub about: &'static str,
     /// Those tables of the report that an archive has.
     pub tables: &'static [Table],
 }
@@ -33,13 +36,13 @@ pub struct Table {
 /// SQL expression for a rank's label: `rank 3`, or `rank 3.1` for the file `rank-3.1.tprof`.
 /// Reports call the latter `rank 3, restart 1` or `rank 3, launch 2`. An archive can tell a restart
 /// from a second launch only by its table `ranks`, which it may lack.
-const RANK: &str = "CASE WHEN number IS NULL THEN concat('no rank', coalesce(concat(', ', host), '')) \
+pub(super) const RANK: &str = "CASE WHEN number IS NULL THEN concat('no rank', coalesce(concat(', ', host), '')) \
                     WHEN instance > 0 THEN concat('rank ', number, '.', instance) \
                     ELSE concat('rank ', number) END AS rank";
 /// SQL text of the columns that follow the rank in a table of ranks.
 const REST: &str = "host, * EXCLUDE (run, number, instance, host)";
 /// SQL text that orders rows by rank, with rows without a rank last.
-const BY_RANK: &str = "ORDER BY number NULLS LAST, instance, host";
+pub(super) const BY_RANK: &str = "ORDER BY number NULLS LAST, instance, host";
 /// Largest number of rows of a table that can have millions.
 const MANY: u64 = 5_000;
 /// Largest number of rows of other tables, which have a row for each of 1,024 ranks or more.
@@ -50,15 +53,34 @@ const fn ranks(key: &'static str, source: &'static str, of: &'static str) -> Tab
     Table { key, source, of, select: "{rank}, {rest}", rest: "{by_rank}", limit: ALL }
 }
 
-const fn of(name: &'static str, about: &'static str, tables: &'static [Table]) -> ArchivedKind {
-    ArchivedKind { name, about, tables }
+const fn of(name: &'static str, tables: &'static [Table]) -> ArchivedKind {
+    ArchivedKind { name, tables }
+}
+
+/// Name of the only kind that `tprof report` does not have.
+pub const RANK_FILES: &str = "rank-files";
+/// Description of [`RANK_FILES`].
+const OF_RANK_FILES: &str = "where and when each rank ran, and whether its file was whole";
+
+impl ArchivedKind {
+    /// Returns the description of the report.
+    pub fn about<'c>(&self, catalogue: &'c Catalogue) -> &'c str {
+        let known = catalogue.kinds.iter().find(|kind| kind.name == self.name);
+        known.map_or(OF_RANK_FILES, |kind| &kind.about)
+    }
+
+    /// Returns the titles and headings of the report's tables, as `tprof report` prints them.
+    pub fn shown(&self, catalogue: &Catalogue) -> Map<String, Value> {
+        let known = catalogue.kinds.iter().find(|kind| kind.name == self.name);
+        let of = |table: &Table| Some((table.key.to_owned(), known?.shown.get(table.key)?.clone()));
+        self.tables.iter().filter_map(of).collect()
+    }
 }
 
 /// All archived kinds of report.
 pub const KINDS: &[ArchivedKind] = &[
     of(
         "findings",
-        "what to fix, the largest gain first",
         &[Table {
             key: "findings",
             source: "findings",
@@ -69,8 +91,7 @@ pub const KINDS: &[ArchivedKind] = &[
         }],
     ),
     of(
-        "rank-files",
-        "where and when each rank ran, and whether its file was whole",
+        RANK_FILES,
         &[Table {
             key: "ranks",
             source: "ranks",
@@ -85,7 +106,6 @@ pub const KINDS: &[ArchivedKind] = &[
     ),
     of(
         "steps",
-        "how long steps took, and where their device time went",
         &[
             Table {
                 key: "step_times",
@@ -118,24 +138,11 @@ pub const KINDS: &[ArchivedKind] = &[
             },
         ],
     ),
-    of(
-        "breakdown",
-        "how the time of each GPU divides",
-        &[ranks("breakdown", "rank_summary", "device time")],
-    ),
-    of(
-        "idle",
-        "how long streams were idle, and why",
-        &[ranks("idle", "rank_idle", "record of streams")],
-    ),
-    of(
-        "overlap",
-        "communication hidden by compute",
-        &[ranks("overlap", "rank_overlap", "communication")],
-    ),
+    of("breakdown", &[ranks("breakdown", "rank_summary", "device time")]),
+    of("idle", &[ranks("idle", "rank_idle", "record of streams")]),
+    of("overlap", &[ranks("overlap", "rank_overlap", "communication")]),
     of(
         "kernels",
-        "kernels and copies by name",
         &[
             Table {
                 key: "kernels",
@@ -158,19 +165,10 @@ pub const KINDS: &[ArchivedKind] = &[
             },
         ],
     ),
-    of(
-        "launches",
-        "calls that start work on devices, by function",
-        &[ranks("launches", "rank_launches", "launches")],
-    ),
-    of(
-        "device-memory",
-        "device memory of each rank by allocator",
-        &[ranks("pools", "rank_memory", "record of device memory")],
-    ),
+    of("launches", &[ranks("launches", "rank_launches", "launches")]),
+    of("device-memory", &[ranks("pools", "rank_memory", "record of device memory")]),
     of(
         "comm",
-        "collectives by operation and size",
         &[
             Table {
                 key: "comm",
@@ -194,7 +192,6 @@ pub const KINDS: &[ArchivedKind] = &[
     ),
     of(
         "stragglers",
-        "how late each rank came to collectives",
         &[Table {
             key: "late_arrivals",
             source: "rank_arrivals",

@@ -19,11 +19,13 @@ fn routes() -> impl Iterator<Item = &'static Route> {
 
 /// Answers `GET /api/v1`.
 pub async fn about(State(archive): State<Arc<Archive>>) -> Json<Value> {
-    let kinds = KINDS.iter().map(|kind| json!({ "name": kind.name, "about": kind.about }));
+    let kinds = KINDS
+        .iter()
+        .map(|kind| json!({ "name": kind.name, "about": kind.about(&archive.catalogue) }));
     let address = archive.known().archive;
     Json(json!({
         "version": VERSION,
-        "tprof": archive.tprof,
+        "tprof": archive.catalogue.tprof,
         "directory": address,
         "archive": address,
         "control": false,
@@ -35,7 +37,7 @@ pub async fn about(State(archive): State<Arc<Archive>>) -> Json<Value> {
 
 /// Answers `GET /api/v1/openapi.json`.
 pub async fn openapi(State(archive): State<Arc<Archive>>) -> Json<Value> {
-    Json(described(&archive.tprof, routes()))
+    Json(described(&archive.catalogue.tprof, routes()))
 }
 
 /// Answers `GET /api/v1/runs`.

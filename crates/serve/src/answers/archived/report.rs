@@ -10,12 +10,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::super::about::VERSION;
-use super::kinds::{ArchivedKind, KINDS, Table};
+use super::kinds::{ArchivedKind, KINDS, RANK_FILES, Table};
+use crate::app::Catalogue;
 use crate::archive::{Archive, ArchivedRun};
 use crate::failure::Failure;
 
-/// Name of the only kind that `tprof report` does not have.
-const RANK_FILES: &str = "rank-files";
 /// Note in the documents of all kinds except [`RANK_FILES`].
 const SUMS: &str =
     "From an archive: sums of each rank. Other tables of this report need the run itself.";
@@ -46,13 +45,18 @@ pub async fn report(
         kind.tables.iter().map(|table| table.statement(asked.rank)).collect();
     let rows = archive.ask(&[&run], &statements).await?;
     let texts: Vec<&[u8]> = (0..kind.tables.len()).map(|at| rows.text(at)).collect();
-    let text = document(&archive.tprof, &run, kind, &texts);
+    let text = document(&archive.catalogue, &run, kind, &texts);
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// Builds a document around the rows, which are inserted exactly as `tprof-sql` printed them, so
 /// the columns keep their order.
-fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]]) -> Vec<u8> {
+fn document(
+    catalogue: &Catalogue,
+    run: &ArchivedRun,
+    kind: &ArchivedKind,
+    rows: &[&[u8]],
+) -> Vec<u8> {
     let value = |value: Value| value.to_string().into_bytes();
     // `tprof report` has no kind `rank-files`, so the note does not apply to it.
     let mut notes = match kind.name {
@@ -61,8 +65,8 @@ fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]])
     };
     notes.extend(kind.tables.iter().zip(rows).filter_map(|(table, rows)| cut(table, run, rows)));
     let head = json!({
-        "version": VERSION, "tprof": tprof, "kind": kind.name, "archived": run.run,
-        "notes": notes, "problems": run.notes,
+        "version": VERSION, "tprof": catalogue.tprof, "kind": kind.name, "archived": run.run,
+        "notes": notes, "problems": run.notes, "shown": kind.shown(catalogue),
     });
     let mut text = value(head);
     // Removes the closing brace, so that more keys can follow.
@@ -119,13 +123,20 @@ mod tests {
     #[test]
     fn documents_contain_printed_rows_or_why_there_are_none() {
         let kind = |name| KINDS.iter().find(|kind| kind.name == name).unwrap();
-        let steps = document("0.1", &run(), kind("steps"), &[b"[]", b"[{\"b\":1,\"a\":2}]", b"[]"]);
+        let catalogue: Catalogue = serde_json::from_value(json!({
+            "tprof": "0.1", "formats": [],
+            "kinds": [{ "name": "steps", "about": "", "shown": { "step_times": 7, "other": 8 } }],
+        }))
+        .unwrap();
+        let rows: [&[u8]; 3] = [b"[]", b"[{\"b\":1,\"a\":2}]", b"[]"];
+        let steps = document(&catalogue, &run(), kind("steps"), &rows);
         assert!(std::str::from_utf8(&steps).unwrap().contains("[{\"b\":1,\"a\":2}]"));
         let read: Value = serde_json::from_slice(&steps).unwrap();
         assert_eq!(read["tables"]["step_times_missing"], "the run has no steps");
+        assert_eq!(read["shown"], json!({ "step_times": 7 }), "only tables of the archive");
         assert_eq!(read["problems"][0], "rank 3 \"was\" cut off");
         let cut = format!("[{}{{}}]", "{},".repeat(4999));
-        let kernels = document("0.1", &run(), kind("kernels"), &[b"[{}]", cut.as_bytes()]);
+        let kernels = document(&catalogue, &run(), kind("kernels"), &[b"[{}]", cut.as_bytes()]);
         let notes = serde_json::from_slice::<Value>(&kernels).unwrap()["notes"].to_string();
         assert!(notes.contains("`by_rank` has at most 5000 rows here"), "{notes}");
         assert!(!notes.contains("`kernels` has"), "sums of all of them: {notes}");
