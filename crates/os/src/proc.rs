@@ -248,6 +248,30 @@ pub fn name_of(pid: u32, tid: u32) -> String {
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
+/// A thread's times, as the kernel counts them in `/proc/PID/task/TID/schedstat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunTimes {
+    /// Time on a core, ns.
+    pub ran_ns: u64,
+    /// Time in which the thread was ready but not on a core, ns. The kernel adds it when the thread
+    /// runs again.
+    pub ready_ns: u64,
+}
+
+impl RunTimes {
+    /// Reads a thread's times; `None` if the thread has ended or the kernel doesn't count them.
+    pub fn of_thread(pid: u32, tid: u32) -> Option<RunTimes> {
+        RunTimes::parse(&read(&format!("/proc/{pid}/task/{tid}/schedstat")))
+    }
+
+    /// Parses the content of the file.
+    pub fn parse(text: &[u8]) -> Option<RunTimes> {
+        let mut words = std::str::from_utf8(text).ok()?.split_whitespace();
+        let mut next = || words.next()?.parse().ok();
+        Some(RunTimes { ran_ns: next()?, ready_ns: next()? })
+    }
+}
+
 /// Returns the pids of all processes in this pid namespace.
 pub fn all() -> impl Iterator<Item = u32> {
     numbers_in("/proc")

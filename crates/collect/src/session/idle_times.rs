@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 use tprof_hang::{HostState, Progress, RankState};
-use tprof_os::proc::{self, Stat};
+use tprof_os::proc::{self, RunTimes, Stat};
 use tprof_os::sys;
 
-/// A rank that uses at least this share of a core does something.
+/// A rank that uses at least this share of a core, or would if it got one, does something.
 const LEAST_SHARE: f64 = 0.1;
 /// A rank that reads or writes at least this many bytes per second does something.
 const BYTES_PER_SECOND: f64 = 65_536.0;
@@ -27,8 +27,8 @@ struct Seen {
     /// Time of the last reading at which it had done something, ns.
     active_ns: u64,
     progress: Progress,
-    /// CPU time of its threads and further processes, by pid and tid, ns.
-    cpu_ns: HashMap<(u32, u32), u64>,
+    /// Time in which its threads and further processes ran or were ready to, by pid and tid, ns.
+    wanted_ns: HashMap<(u32, u32), u64>,
     bytes: u64,
 }
 
@@ -38,11 +38,11 @@ impl IdleTimes {
         let between_ns = now_ns.saturating_sub(self.read_ns);
         self.read_ns = now_ns;
         for rank in state.ranks.iter().filter(|rank| rank.end.is_none()) {
-            let (cpu_ns, bytes) = (cpu_ns_of(rank), bytes_of(rank));
+            let (wanted_ns, bytes) = (wanted_ns_of(rank), bytes_of(rank));
             let progress = rank.progress();
             let is_active = self.ranks.get(&rank.rank).is_none_or(|old| {
                 let per_second = 1e9 / between_ns.max(1) as f64;
-                let computed = old.computed_ns(&cpu_ns, rank) as f64 * per_second / 1e9;
+                let computed = old.computed_ns(&wanted_ns, rank) as f64 * per_second / 1e9;
                 let transferred = bytes.saturating_sub(old.bytes) as f64 * per_second;
                 let launched = rank.work_age_ns.is_some_and(|age_ns| age_ns < between_ns);
                 let mut own = rank.calls.iter().filter(|call| call.tid == rank.pid);
@@ -55,7 +55,7 @@ impl IdleTimes {
             });
             let old_ns = self.ranks.get(&rank.rank).map_or(now_ns, |old| old.active_ns);
             let active_ns = if is_active { now_ns } else { old_ns };
-            self.ranks.insert(rank.rank, Seen { active_ns, progress, cpu_ns, bytes });
+            self.ranks.insert(rank.rank, Seen { active_ns, progress, wanted_ns, bytes });
         }
     }
 
@@ -73,7 +73,7 @@ impl IdleTimes {
 }
 
 impl Seen {
-    /// Returns the CPU time used since this reading. Threads that wait for a device or for other
+    /// Returns the time since this reading in which threads ran or were ready to. Threads that wait for a device or for other
     /// ranks may spin, so they don't count. If the main thread is one of them, the others of its
     /// process don't count either: they work for the operation.
     fn computed_ns(&self, now: &HashMap<(u32, u32), u64>, rank: &RankState) -> u64 {
@@ -86,24 +86,31 @@ impl Seen {
             pid == rank.pid && (is_waiting || is_in_call(tid))
                 || proc::name_of(pid, tid).starts_with(NCCL)
         };
-        let used = now.iter().map(|((pid, tid), cpu_ns)| {
-            let before = self.cpu_ns.get(&(*pid, *tid)).copied().unwrap_or(0);
-            ((*pid, *tid), cpu_ns.saturating_sub(before))
+        let used = now.iter().map(|((pid, tid), wanted_ns)| {
+            let before = self.wanted_ns.get(&(*pid, *tid)).copied().unwrap_or(0);
+            ((*pid, *tid), wanted_ns.saturating_sub(before))
         });
         let used = used.filter(|(_, used_ns)| *used_ns > 0);
         used.filter(|((pid, tid), _)| !waits(*pid, *tid)).map(|(_, used_ns)| used_ns).sum()
     }
 }
 
-/// Returns the CPU time of each thread of the process that runs the steps, and of the rank's other
-/// processes, each of which counts as one thread.
-fn cpu_ns_of(rank: &RankState) -> HashMap<(u32, u32), u64> {
+/// Returns the time in which each thread of the process that runs the steps, and each of the rank's
+/// other processes, ran or was ready to. A process counts as one thread. Where other programs take
+/// the processors, a rank that computes runs little.
+fn wanted_ns_of(rank: &RankState) -> HashMap<(u32, u32), u64> {
     let threads = proc::threads_of(rank.pid).into_iter();
     let threads = threads.filter_map(|tid| {
-        let cpu_ns = Stat::of_thread(rank.pid, tid)?.cpu_ns()?;
-        Some(((rank.pid, tid), cpu_ns))
+        let wanted_ns = match RunTimes::of_thread(rank.pid, tid) {
+            Some(times) => times.ran_ns.saturating_add(times.ready_ns),
+            None => Stat::of_thread(rank.pid, tid)?.cpu_ns()?,
+        };
+        Some(((rank.pid, tid), wanted_ns))
     });
-    let others = others_of(rank).filter_map(|pid| Some(((pid, pid), sys::cpu_ns_of(pid)?)));
+    let others = others_of(rank).filter_map(|pid| {
+        let ready_ns = RunTimes::of_thread(pid, pid).map_or(0, |times| times.ready_ns);
+        Some(((pid, pid), sys::cpu_ns_of(pid)?.saturating_add(ready_ns)))
+    });
     threads.chain(others).collect()
 }
 
@@ -162,13 +169,39 @@ mod tests {
         });
         let tid: u32 = receiver.recv().unwrap();
         let of_thread = |used_ns| HashMap::from([((rank.pid, tid), used_ns)]);
-        let before = Seen { cpu_ns: of_thread(S), ..Seen::default() };
+        let before = Seen { wanted_ns: of_thread(S), ..Seen::default() };
         assert_eq!(before.computed_ns(&of_thread(3 * S), &rank), 2 * S);
         let now = of_thread(3 * S);
         rank.calls = vec![CallState { tid, function: "MPI_Allreduce".into(), age_ns: 2 * S }];
         assert_eq!(before.computed_ns(&now, &rank), 0);
         drop(receiver);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_ready_while_others_run_wants_a_core() {
+        // More busy processes than processors.
+        let count = std::thread::available_parallelism().unwrap().get() * 2 + 1;
+        let busy = || std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        let mut children: Vec<_> = (0..count).map(|_| busy().unwrap()).collect();
+        let pid = children[0].id();
+        let times = || RunTimes::of_thread(pid, pid).unwrap_or_default();
+        while times().ready_ns == 0 {
+            std::thread::yield_now();
+        }
+        // The times of a stopped process don't change.
+        sys::send_signal(pid, sys::Signal::SIGSTOP).unwrap();
+        let mut before = RunTimes::default();
+        while before != times() {
+            before = times();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let wanted = wanted_ns_of(&rank(pid));
+        assert_eq!(wanted[&(pid, pid)], before.ran_ns + before.ready_ns);
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     /// Waits until the other end of the channel is gone.

@@ -17,10 +17,11 @@
 //!   thousands of threads each thread is read less often.
 
 pub use super::polled_thread::ThreadActivity;
-use super::polled_thread::{PolledThread, RunTimes, SchedStat};
+use super::polled_thread::{PolledThread, SchedStat};
 use super::threads::{ThreadInterval, WaitSite};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use tprof_os::proc::RunTimes;
 use tprof_os::proc::{self, Stat};
 use tprof_os::sys;
 

@@ -4,20 +4,12 @@ use super::sample::Kind;
 use super::threads::{ThreadInterval, WaitSite};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use tprof_os::proc::RunTimes;
 
 /// A thread that runs in short bursts is seldom found running. When it is, all time that it ran
 /// since it was last found running counts for the place where it is now. This limits that time to a
 /// multiple of the time between two readings.
 const MAX_READINGS: u64 = 4;
-
-/// A thread's times, as the kernel counts them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RunTimes {
-    /// Time on a core, ns.
-    pub ran_ns: u64,
-    /// Time in which the thread was ready but not on a core, ns.
-    pub ready_ns: u64,
-}
 
 /// The kernel's file with a thread's times. It stays open, because opening costs more than reading.
 #[derive(Debug)]
@@ -33,9 +25,7 @@ impl SchedStat {
         // The file contains three numbers of up to 20 digits.
         let mut text = [0; 64];
         let len = self.0.read_at(&mut text, 0).ok()?;
-        let mut words = std::str::from_utf8(&text[..len]).ok()?.split_whitespace();
-        let mut next = || words.next()?.parse().ok();
-        Some(RunTimes { ran_ns: next()?, ready_ns: next()? })
+        RunTimes::parse(&text[..len])
     }
 }
 
