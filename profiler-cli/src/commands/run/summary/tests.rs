@@ -56,7 +56,7 @@ fn a_summary_lists_what_happened_and_what_to_type() {
     assert_eq!(
         summary(&info, Some(peak), shown, &config(), Outcome::Ended(3 << 8), Vec::new()),
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
-        \x20      1,204,331 events recorded, none lost; overhead 0.4 to 1.2% of CPU time (estimate), 30.0 ms of waits\n\
+        \x20      1,204,331 events recorded, none lost; overhead 0.40 % to 1.2 % of CPU time (estimate), 30.0 ms of waits\n\
         \x20      a step took 3.0 ms; recording took 0.1 ms of it\n\
         \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
         \x20      not recorded: everything of busybox (pid 9) and 1 more (statically linked)\n\
