@@ -132,7 +132,10 @@ fn values_of_the_library_are_recorded_and_reported() {
     }
     let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("sampled utilisation ") && words.contains(" of 80"), "{text}");
+    assert!(
+        words.contains("GPU sampled over the whole run: utilisation ") && words.contains(" of 80"),
+        "{text}"
+    );
     assert!(words.contains("throttled"), "{text}");
 
     // The exported counters are on the devices of the stream lanes.
