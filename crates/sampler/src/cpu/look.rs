@@ -1,6 +1,6 @@
 //! Reads once what the threads of a process do now, for a command that asks while the job runs. No
 //! thread is stopped: what threads that wait do comes from `/proc` and from the process's memory, as
-//! for the stack of a long wait. Threads that run are sampled once.
+//! for the stack of a long wait. Threads that run are sampled, as a rule once.
 //!
 //! If the kernel refuses perf events, a running thread has no native frames.
 
@@ -20,6 +20,11 @@ use tprof_wire::record::StackEnd;
 
 /// Offset of the holder's tid in glibc's `pthread_mutex_t`.
 const MUTEX_HOLDER: u64 = 8;
+
+/// Number of further samples of a running thread whose stack could not be walked to its end. It may
+/// have been in one of the few instructions for which no stack can be walked, such as those that
+/// lead to a function of another library.
+const MORE_SAMPLES: usize = 3;
 
 /// What a thread does at one moment.
 #[derive(Debug)]
@@ -67,10 +72,26 @@ impl Looker {
             !is_late && Stat::of_thread(pid, *tid).is_some_and(|stat| stat.state() == b'R')
         };
         let mut running = running::sample(tids.iter().copied().filter(is_running));
+        let mut sampled: Vec<u32> = running.keys().copied().collect();
         // The first reading of a thread with Python's frames tells where Python's lock is, which
         // must be known before the waits are judged.
         let read = tids.iter().filter_map(|tid| self.read(pid, *tid, running.remove(tid)));
-        let read: Vec<_> = read.collect();
+        let mut read: Vec<_> = read.collect();
+        for _ in 0..MORE_SAMPLES {
+            let is_cut = |tid: &u32| read.iter().any(|(of, _)| of.tid == *tid && of.is_cut);
+            sampled.retain(is_cut);
+            if sampled.is_empty() || Instant::now() >= sampled_until {
+                break;
+            }
+            let mut again = running::sample(sampled.iter().copied());
+            for (thread, call) in &mut read {
+                let Some(running) = again.remove(&thread.tid) else { continue };
+                let other = self.read(pid, thread.tid, Some(running));
+                if let Some(other) = other.filter(|(of, _)| of.frames.len() > thread.frames.len()) {
+                    (*thread, *call) = other;
+                }
+            }
+        }
         read.into_iter().map(|(thread, call)| self.judged(pid, &tids, thread, call)).collect()
     }
 
