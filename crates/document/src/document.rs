@@ -186,7 +186,7 @@ pub enum View {
 }
 
 impl View {
-    /// All views.
+    /// All views, in the order of the schema.
     pub const ALL: [View; 6] =
         [View::Rows, View::Groups, View::Curve, View::Cards, View::Lines, View::Data];
 
@@ -269,7 +269,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All units.
+    /// All units, in the order of the schema.
     pub const ALL: [Unit; 11] = [
         Unit::Text,
         Unit::Name,

@@ -52,7 +52,7 @@ pub enum Found {
     /// The end of a chunk, whose first `used` bytes were read. The reader is at the beginning of
     /// the next chunk, and the caller frees this one.
     ChunkEnd {
-        /// The chunk.
+        /// The chunk, which its thread has left.
         chunk: ChunkRef,
         /// Bytes of it that were written.
         used: usize,

@@ -5,10 +5,10 @@ use crate::terminal::quote;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tprof_hang::{Answer, HostState, NotAnswered};
+use tprof_live::top::host_and_run;
 
 /// Longest time to wait for a host. Its collectors answer within five seconds, and those of further
 /// hosts that share its directory too.
@@ -45,13 +45,7 @@ pub struct FarRun {
 impl FarRun {
     /// Parses `HOST:RUN`; `None` if it is something else.
     pub fn parse(text: &OsStr) -> Option<FarRun> {
-        let bytes = text.as_bytes();
-        let at = bytes.iter().position(|byte| matches!(byte, b':' | b'/'))?;
-        let host = std::str::from_utf8(&bytes[..at]).ok().filter(|host| !host.is_empty())?;
-        let run = OsString::from_vec(bytes[at + 1..].to_vec());
-        // ssh would take a host that begins with a dash for an option.
-        let is_plain = bytes[at] == b':' && !run.is_empty() && !host.starts_with('-');
-        is_plain.then(|| FarRun { host: host.to_owned(), run })
+        host_and_run(text).map(|(host, run)| FarRun { host, run })
     }
 
     /// Starts to ask. `program` is ssh.
@@ -163,14 +157,6 @@ mod tests {
     fn state(host: &str, rank: u32) -> HostState {
         let rank = RankState { rank, host: host.to_owned(), ..RankState::default() };
         HostState { host: host.to_owned(), ranks: vec![rank], ..HostState::default() }
-    }
-
-    #[test]
-    fn a_host_comes_before_a_colon_without_a_slash() {
-        let of = |text: &str| FarRun::parse(OsStr::new(text));
-        let run = |host: &str, run: &str| Some(FarRun { host: host.into(), run: run.into() });
-        assert_eq!(of("me@c12:/r/a:b"), run("me@c12", "/r/a:b"));
-        assert_eq!([of("./a:b"), of("a"), of(":a"), of("a:"), of("-o:a")], [const { None }; 5]);
     }
 
     #[test]

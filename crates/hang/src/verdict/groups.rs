@@ -227,7 +227,6 @@ pub(super) fn nobody_waits(situation: &Situation<'_>) -> String {
 /// A rank that has not entered an operation in which others wait.
 pub struct Late<'v, 's> {
     pub view: &'v RankView<'s>,
-    /// The operation.
     open: &'v Open,
     /// The other ranks that have not entered it.
     others: Vec<u32>,

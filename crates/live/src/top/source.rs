@@ -56,7 +56,7 @@ impl Source {
     /// run on another host. `program` is the path of tprof, which tells why ranks stand still; with
     /// `waits`, snapshots wait for that.
     pub fn open(run: &OsStr, program: &Path, waits: bool) -> Result<Source, TopError> {
-        let remote = split(run).filter(|_| !Path::new(run).exists());
+        let remote = host_and_run(run).filter(|_| !Path::new(run).exists());
         match remote {
             Some((host, path)) => Source::remote(OsStr::new("ssh"), &host, &path),
             None => Source::local(run, program, waits),
@@ -192,13 +192,15 @@ fn keep_end(errors: Option<impl Read>, to: &Mutex<Vec<u8>>) {
     }
 }
 
-/// Splits `HOST:RUN`. A text with a slash before its first colon is a path: `None`.
-fn split(run: &OsStr) -> Option<(String, OsString)> {
+/// Splits `HOST:RUN`. A text with a slash before its first colon is a path: `None`. A host that
+/// begins with a dash is none either, because ssh would take it for an option.
+pub fn host_and_run(run: &OsStr) -> Option<(String, OsString)> {
     let bytes = run.as_bytes();
     let at = bytes.iter().position(|byte| matches!(byte, b':' | b'/'))?;
     let host = std::str::from_utf8(&bytes[..at]).ok().filter(|host| !host.is_empty())?;
     let path = OsString::from_vec(bytes[at + 1..].to_vec());
-    (bytes[at] == b':' && !path.is_empty()).then(|| (host.to_owned(), path))
+    let is_run = bytes[at] == b':' && !path.is_empty() && !host.starts_with('-');
+    is_run.then(|| (host.to_owned(), path))
 }
 
 /// Quotes a word for any POSIX shell.
@@ -229,11 +231,13 @@ mod tests {
 
     #[test]
     fn a_host_comes_before_a_colon_without_a_slash() {
-        let of = |text: &str| split(OsStr::new(text));
+        let of = |text: &str| host_and_run(OsStr::new(text));
         let pair = |host: &str, run: &str| Some((host.to_owned(), OsString::from(run)));
         assert_eq!(of("gpu-1:runs/a"), pair("gpu-1", "runs/a"));
         assert_eq!(of("me@gpu-1:/r/a:b"), pair("me@gpu-1", "/r/a:b"));
-        assert_eq!([of("./a:b"), of("runs/a"), of("a"), of(":a"), of("a:")], [const { None }; 5]);
+        for none in ["./a:b", "runs/a", "a", ":a", "a:", "-oProxyCommand=x:a"] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl ComparedCollectives {
     }
 }
 
-/// What makes the identities of a rank's collectives certain.
+/// Tells whether it is certain which collectives of other ranks a rank's collectives are.
 struct Certainty {
     /// Number of ranks of the job.
     world_size: Option<u32>,

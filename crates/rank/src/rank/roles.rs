@@ -13,7 +13,7 @@ use tprof_trace::model::{Collective, ProcessIndex};
 
 use super::trace::RankTrace;
 
-/// What the ranks of a communicator divide among themselves.
+/// The role of a communicator, which is what its ranks divide among themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Samples; the ranks reduce gradients, or gather parameters.

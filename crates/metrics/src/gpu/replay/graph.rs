@@ -18,7 +18,6 @@ pub struct JobGraph<'s> {
     pub(super) ranks: &'s [&'s RankSteps],
     /// The meetings of each rank, only those in steps that all ranks keep.
     pub(super) rows: Vec<Vec<GraphRow>>,
-    /// The meetings.
     pub(super) meetings: Vec<Meeting>,
     /// The ranks and their rows of each meeting, one meeting after the other.
     pub(super) members: Vec<(u32, u32)>,
