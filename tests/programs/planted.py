@@ -170,14 +170,12 @@ def gil():
     expect(cpu=WATCH.cpu, gil=WATCH.waited)
 
 
-def victim_holds(lock, held, stop, ended):
-    while not stop:
+def victim_holds(lock, asked, holds):
+    while os.read(asked, 1):
         with lock:
-            held.append(True)
+            os.write(holds, b"x")
             time.sleep(0 if CALM else PAUSE_S)  # HELD
-        while held and not stop:
-            time.sleep(0.001)
-    ended.append(True)
+    os.close(holds)
 
 
 def victim_locks(lock):
@@ -186,20 +184,19 @@ def victim_locks(lock):
 
 
 def lock():
-    mutex, held, stop, ended = threading.Lock(), [], [], []
-    # `threading` uses locks of its own to wait for a thread's start and end.
-    _thread.start_new_thread(victim_holds, (mutex, held, stop, ended))
+    # The threads tell each other by pipes when to go on: `threading` uses locks of its own for that,
+    # and waits of a millisecond each, of which there would be many, are too short to be read.
+    mutex, (asked, ask), (held, holds) = threading.Lock(), os.pipe(), os.pipe()
+    _thread.start_new_thread(victim_holds, (mutex, asked, holds))
     for _ in range(PASSES):
-        while not held:
-            time.sleep(0.001)
+        os.write(ask, b"x")
+        os.read(held, 1)
         with WATCH:
             victim_locks(mutex)
-        held.clear()
         if CALM:
             time.sleep(PAUSE_S)
-    stop.append(True)
-    while not ended:
-        time.sleep(0.001)
+    os.close(ask)
+    os.read(held, 1)
     expect(lock=WATCH.waited)
 
 
