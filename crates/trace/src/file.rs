@@ -53,6 +53,10 @@ pub struct TraceHeader {
     pub start_unix_ns: u64,
     /// Version of tprof that wrote the recording.
     pub tprof: String,
+    /// Directory beside the file that has its last part in segments until the run ends
+    /// ([`crate::KEEP_MARK`]); empty if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub segments: String,
 }
 
 impl TraceHeader {
@@ -151,6 +155,11 @@ pub(crate) struct BlockHeader {
 }
 
 impl BlockHeader {
+    /// Returns the size of the block in the file, bytes.
+    pub fn bytes(&self) -> u64 {
+        BLOCK_HEADER_BYTES as u64 + u64::from(self.stored_len)
+    }
+
     /// Encodes the header, with its own checksum at the end.
     pub fn to_bytes(self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut bytes = [0; BLOCK_HEADER_BYTES];

@@ -10,8 +10,8 @@
 //!   meaning of names, the errors, and how files are opened;
 //! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: convert rows to blocks of
 //!   columns and back;
-//! - `heap_block`, `pending`, `scan`, `loaded`, `damage_list`: blocks before they are written, and
-//!   blocks that were found in a file;
+//! - `heap_block`, `pending`, `scan`, `kept`, `loaded`, `damage_list`: blocks before they are written,
+//!   and blocks that were found in a file, or in the segments that belong to it;
 //! - `reader`: opens a file, with its small tables in memory;
 //! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: the parts of a file
 //!   that are read on demand;
@@ -37,6 +37,7 @@ mod tables;
 
 mod damage_list;
 mod heap_block;
+mod kept;
 mod loaded;
 mod pending;
 mod scan;
@@ -71,6 +72,7 @@ pub use in_order::RowsInOrder;
 pub use info_file::{
     InfoFile, info_text, is_info_name, is_trace_file, is_unwritten_name, unwritten_marker,
 };
+pub use kept::KEEP_MARK;
 pub use map_events::MapEvents;
 pub use plain_file::{open_input, open_plain, read_plain};
 pub use reader::{FilePart, TraceFile};
@@ -79,4 +81,4 @@ pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
 pub use tail::{StackFunction, TailDecoder, TailOptions, TailUpdate, TraceTail};
 pub use tprof_wire::{hash, pytorch};
-pub use writer::TraceWriter;
+pub use writer::{KeptCopy, KeptRoom, TraceWriter};

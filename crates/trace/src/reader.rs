@@ -7,6 +7,7 @@
 use crate::damage_list::DamageList;
 use crate::error::{Damage, Problem, TraceError};
 use crate::file::{BlockHeader, MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
+use crate::kept::{self, KEEP_MARK};
 use crate::loaded::Tables;
 use crate::model::*;
 use crate::plain_file::open_plain;
@@ -63,6 +64,19 @@ impl FilePart {
                 && self.times_ns.iter().map(|(_, to)| *to).max().is_some_and(|to| to <= time_ns)
     }
 
+    /// Returns the part without what lies before a time, ns.
+    fn since(self, since_ns: u64) -> FilePart {
+        let clip = |times: Vec<(u64, u64)>| {
+            let later = times.into_iter().map(|(from, to)| (from.max(since_ns), to));
+            later.filter(|(from, to)| from < to).collect()
+        };
+        FilePart {
+            times_ns: clip(self.times_ns),
+            recorded_ns: clip(self.recorded_ns),
+            device_until_ns: self.device_until_ns,
+        }
+    }
+
     /// Whether rows of a block may belong to the part. A block whose header has no times may
     /// contain such rows.
     pub(crate) fn may_hold(&self, block: &BlockHeader) -> bool {
@@ -79,7 +93,7 @@ impl TraceFile {
     /// A part that is cut off or damaged isn't an error; see [`Self::problems`].
     pub fn open(path: &Path) -> Result<TraceFile, TraceError> {
         let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
-        let (source, prefix) = open_prefix(path)?;
+        let (mut source, prefix) = open_prefix(path)?;
         let mut planes = PlaneReader::new().map_err(failed("read"))?;
         let mut problems = Vec::new();
         let header = body(&source, &prefix).map_err(failed("read"))?;
@@ -93,7 +107,12 @@ impl TraceFile {
         let is_indexed = indexed.is_some();
         let blocks = match indexed {
             Some(blocks) => blocks,
-            None => source.walked(start, &mut problems).map_err(failed("read"))?,
+            None => {
+                if let Some(directory) = kept::directory_of(path, &header.segments) {
+                    kept::add_segments(&mut source, &directory).map_err(failed("read"))?;
+                }
+                source.walked(start, &mut problems).map_err(failed("read"))?
+            }
         };
         // The index doesn't list the end block that closes it.
         let closed =
@@ -113,6 +132,11 @@ impl TraceFile {
             only: None,
         };
         file.load(&blocks, &mut planes);
+        if let Some(since_ns) = file.kept_since_ns() {
+            let times_ns = vec![(since_ns, u64::MAX)];
+            let recorded_ns = times_ns.clone();
+            file.read_only(FilePart { times_ns, recorded_ns, device_until_ns: None });
+        }
         file.problems.iter().for_each(|problem| file.unread.add(problem));
         Ok(file)
     }
@@ -163,7 +187,20 @@ impl TraceFile {
             matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
                 || is_within(&part.times_ns, mark.time_ns)
         });
-        self.only = Some(part);
+        self.only = Some(match self.kept_since_ns() {
+            Some(since_ns) => part.since(since_ns),
+            None => part,
+        });
+    }
+
+    /// Returns the time after which everything was kept, ns; `None` if nothing that happened was
+    /// deleted again. An event from before may be in the file, but others are missing.
+    pub fn kept_since_ns(&self) -> Option<u64> {
+        let is_kept = |mark: &&Mark| {
+            let of_session = mark.process.is_none() && mark.kind == MarkKind::RecordingOn;
+            of_session && self.name(mark.name) == KEEP_MARK
+        };
+        self.marks().iter().filter(is_kept).map(|mark| mark.time_ns).min()
     }
 
     /// Returns the part that is read; `None` if all of the file is read.
@@ -449,7 +486,7 @@ pub(crate) fn prefix_of(file: File, path: &Path) -> Result<(Source, Prefix), Tra
     if prefix.sound && PREFIX_BYTES as u64 + u64::from(prefix.body) > length {
         return Err(TraceError::CutOff { path: path.to_path_buf() });
     }
-    Ok((Source { file, length }, prefix))
+    Ok((Source::of(file, length), prefix))
 }
 
 /// Reads the JSON of the header.
@@ -459,7 +496,7 @@ pub(crate) fn body(source: &Source, prefix: &Prefix) -> io::Result<Result<TraceH
         return Ok(Err(Damage::new("the file's header does not match its checksum")));
     }
     let mut bytes = vec![0; length as usize];
-    source.file.read_exact_at(&mut bytes, PREFIX_BYTES as u64)?;
+    source.read_exact_at(&mut bytes, PREFIX_BYTES as u64)?;
     if crc32fast::hash(&bytes) != prefix.body_crc {
         return Ok(Err(Damage::new("the file's header does not match its checksum")));
     }

@@ -72,26 +72,63 @@ impl Row for IndexRow {
     }
 }
 
-/// An open file of fixed length. Bytes that are appended later aren't read.
+/// An open file of fixed length, and the segments that belong to it ([`crate::kept`]), as if they
+/// followed it. Bytes that are appended later aren't read.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub file: File,
+    files: Vec<SourceFile>,
     pub length: u64,
 }
 
+/// One of the files of a source. No block lies in two of them.
+#[derive(Debug)]
+struct SourceFile {
+    file: File,
+    /// Offset of the file's first byte in the source.
+    start: u64,
+    /// Offset of the end of the file in the source.
+    end: u64,
+}
+
 impl Source {
+    /// Returns a source of one file.
+    pub fn of(file: File, length: u64) -> Source {
+        Source { files: vec![SourceFile { file, start: 0, end: length }], length }
+    }
+
+    /// Adds a file behind the others.
+    pub fn append(&mut self, file: File) -> io::Result<()> {
+        let start = self.length;
+        self.length += file.metadata()?.len();
+        self.files.push(SourceFile { file, start, end: self.length });
+        Ok(())
+    }
+
+    /// Returns the first file.
+    pub fn file(&self) -> &File {
+        &self.files[0].file
+    }
+
+    fn file_at(&self, offset: u64) -> &SourceFile {
+        let after = self.files.partition_point(|file| file.start <= offset);
+        &self.files[after.saturating_sub(1)]
+    }
+
+    /// Reads bytes of one file.
+    pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let from = self.file_at(offset);
+        from.file.read_exact_at(bytes, offset - from.start)
+    }
+
     fn header(&self, offset: u64) -> io::Result<Result<BlockHeader, Damage>> {
         let mut bytes = [0; BLOCK_HEADER_BYTES];
-        self.file.read_exact_at(&mut bytes, offset)?;
+        self.read_exact_at(&mut bytes, offset)?;
         let header = BlockHeader::parse(&bytes);
-        Ok(header.and_then(|header| match offset + self.whole(&header) <= self.length {
+        let end = self.file_at(offset).end;
+        Ok(header.and_then(|header| match offset + header.bytes() <= end {
             true => Ok(header),
             false => Err(Damage::new("the last block was cut off")),
         }))
-    }
-
-    fn whole(&self, header: &BlockHeader) -> u64 {
-        BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len)
     }
 
     /// Returns how many bytes decoded blocks may take at once. Every file that tprof wrote fits,
@@ -111,8 +148,7 @@ impl Source {
     /// Reads a block's payload and verifies its checksum.
     pub fn payload(&self, block: &IndexRow, out: &mut Vec<u8>) -> Result<(), Damage> {
         out.resize(block.header.stored_len as usize, 0);
-        self.file
-            .read_exact_at(out, block.offset + BLOCK_HEADER_BYTES as u64)
+        self.read_exact_at(out, block.offset + BLOCK_HEADER_BYTES as u64)
             .map_err(|error| Damage::new(format!("a block cannot be read: {error}")))?;
         match crc32fast::hash(out) == block.header.payload_crc {
             true => Ok(()),
@@ -163,10 +199,10 @@ impl Source {
         parts.reverse();
         let mut free = start;
         for block in &parts {
-            if block.offset < free || block.offset.checked_add(self.whole(&block.header))? > end {
+            if block.offset < free || block.offset.checked_add(block.header.bytes())? > end {
                 return None;
             }
-            free = block.offset + self.whole(&block.header);
+            free = block.offset + block.header.bytes();
         }
         Some(parts)
     }
@@ -174,36 +210,39 @@ impl Source {
     /// Returns the blocks found by walking from one to the next. Damaged bytes are skipped.
     pub fn walked(&self, start: u64, problems: &mut Vec<Problem>) -> io::Result<Vec<IndexRow>> {
         let mut blocks = Vec::new();
-        let mut offset = start;
-        while offset < self.length {
-            let left = self.length - offset;
-            let damage = if left < BLOCK_HEADER_BYTES as u64 {
-                Damage::new("the last block was cut off within its header")
-            } else {
-                match self.header(offset)? {
-                    Ok(header) => {
-                        blocks.push(IndexRow { offset, header });
-                        offset += self.whole(&header);
-                        continue;
+        for file in &self.files {
+            let mut offset = start.max(file.start);
+            while offset < file.end {
+                let left = file.end - offset;
+                let damage = if left < BLOCK_HEADER_BYTES as u64 {
+                    Damage::new("the last block was cut off within its header")
+                } else {
+                    match self.header(offset)? {
+                        Ok(header) => {
+                            blocks.push(IndexRow { offset, header });
+                            offset += header.bytes();
+                            continue;
+                        }
+                        Err(damage) => damage,
                     }
-                    Err(damage) => damage,
-                }
-            };
-            let next = self.search(offset + 1)?;
-            let skipped = next.unwrap_or(self.length) - offset;
-            note(problems, offset, format!("{}: {skipped} bytes skipped", damage.0));
-            offset = next.unwrap_or(self.length);
+                };
+                let next = self.search(offset + 1)?;
+                let skipped = next.unwrap_or(file.end) - offset;
+                note(problems, offset, format!("{}: {skipped} bytes skipped", damage.0));
+                offset = next.unwrap_or(file.end);
+            }
         }
         Ok(blocks)
     }
 
-    /// Returns the offset of the first valid block header at or after `offset`.
+    /// Returns the offset of the first valid block header at or after `offset`, in the same file.
     pub fn search(&self, mut offset: u64) -> io::Result<Option<u64>> {
         let mut bytes = Vec::new();
-        while offset + (BLOCK_HEADER_BYTES as u64) <= self.length {
-            let size = (self.length - offset).min(SEARCH_BYTES as u64) as usize;
+        let end = self.file_at(offset).end;
+        while offset + (BLOCK_HEADER_BYTES as u64) <= end {
+            let size = (end - offset).min(SEARCH_BYTES as u64) as usize;
             bytes.resize(size, 0);
-            self.file.read_exact_at(&mut bytes, offset)?;
+            self.read_exact_at(&mut bytes, offset)?;
             let headers = bytes.len() + 1 - BLOCK_HEADER_BYTES;
             for at in 0..headers {
                 if bytes[at..].starts_with(&BLOCK_MAGIC) && self.header(offset + at as u64)?.is_ok()

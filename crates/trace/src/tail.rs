@@ -176,7 +176,7 @@ impl TraceTail {
         if let Some(name) = known.or_else(|| self.at.names.kept(id.0)) {
             return name.to_owned();
         }
-        let source = file.try_clone().map(|file| Source { file, length: self.at.length });
+        let source = file.try_clone().map(|file| Source::of(file, self.at.length));
         let find = |source| self.at.names.find(&source, id.0, &mut decoder.planes);
         source.ok().filter(|_| id.0 != 0).and_then(find).unwrap_or_default()
     }
@@ -200,7 +200,7 @@ impl TraceTail {
             self.at = Place::default();
             news.restarted = true;
         }
-        let source = Source { file: self.cloned(file)?, length };
+        let source = Source::of(self.cloned(file)?, length);
         if self.at.prefix.is_none() && !self.begin(&source)? {
             return Ok(news);
         }
@@ -234,13 +234,13 @@ impl TraceTail {
 
     /// Reads the header. Returns false if it is still incomplete.
     fn begin(&mut self, source: &Source) -> Result<bool, TraceError> {
-        let prefix = match prefix_of(self.cloned(&source.file)?, &self.path) {
+        let prefix = match prefix_of(self.cloned(source.file())?, &self.path) {
             Ok((_, prefix)) => prefix,
             Err(TraceError::Empty { .. } | TraceError::CutOff { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
         let mut bytes = [0; PREFIX_BYTES];
-        source.file.read_exact_at(&mut bytes, 0).map_err(|source| self.failed(source))?;
+        source.read_exact_at(&mut bytes, 0).map_err(|source| self.failed(source))?;
         let header = body(source, &prefix).map_err(|source| self.failed(source))?;
         self.at.damaged += u64::from(header.is_err());
         self.at.header = header.unwrap_or_default();
@@ -268,7 +268,7 @@ impl TraceTail {
             blocks += 1;
             let offset = self.at.offset;
             let mut head = [0; BLOCK_HEADER_BYTES];
-            source.file.read_exact_at(&mut head, offset)?;
+            source.read_exact_at(&mut head, offset)?;
             let Ok(header) = BlockHeader::parse(&head) else {
                 match self.behind_damage(source, steady)? {
                     true => continue,

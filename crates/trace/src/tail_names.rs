@@ -8,7 +8,6 @@ use crate::planes::PlaneReader;
 use crate::scan::{IndexRow, Source};
 use crate::tables::{NameRow, table};
 use rustc_hash::FxHashMap;
-use std::os::unix::fs::FileExt;
 
 /// Maximum number of name blocks whose position is stored. A name in a later block is known only to
 /// the call that reads the block.
@@ -107,7 +106,7 @@ fn names_at(
 ) -> Result<Vec<NameRow>, Damage> {
     let mut bytes = [0; BLOCK_HEADER_BYTES];
     let gone = |_| Damage::new("a block of names is gone");
-    source.file.read_exact_at(&mut bytes, offset).map_err(gone)?;
+    source.read_exact_at(&mut bytes, offset).map_err(gone)?;
     let header = BlockHeader::parse(&bytes)?;
     match header.table {
         table::NAMES => source.rows(&IndexRow { offset, header }, &mut Vec::new(), planes),

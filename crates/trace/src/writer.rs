@@ -15,12 +15,15 @@ use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
 use crate::tables::{NameRow, Row, TraceRow, table};
 use rustc_hash::FxHashMap;
+use kept::Kept;
+pub use kept::{KeptCopy, KeptRoom};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+mod kept;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -67,6 +70,8 @@ pub struct TraceWriter {
     /// Names that [`Self::give_up`] removed, by their ids. The writer writes them again when a row
     /// uses them.
     given_up: HashMap<u32, NameRow>,
+    /// The segments that take what happens, if only the last part of it is kept.
+    kept: Option<Kept>,
 }
 
 impl TraceWriter {
@@ -95,10 +100,16 @@ impl TraceWriter {
             let _ = std::fs::remove_file(path);
             return Err(failed("write")(source));
         }
+        TraceWriter::of(path, file, bytes.len() as u64)
+    }
+
+    /// Returns a writer that appends to a file of this length, bytes.
+    fn of(path: &Path, file: File, length: u64) -> Result<TraceWriter, TraceError> {
+        let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
         Ok(TraceWriter {
             path: path.to_path_buf(),
             file,
-            length: bytes.len() as u64,
+            length,
             torn: false,
             names: HashMap::default(),
             pending: Pending::default(),
@@ -110,6 +121,7 @@ impl TraceWriter {
             recorded: Recorded::default(),
             dropped: 0,
             given_up: HashMap::new(),
+            kept: None,
         })
     }
 
@@ -140,14 +152,16 @@ impl TraceWriter {
         id
     }
 
-    /// Returns the size of the file, bytes.
+    /// Returns the size of the file and its segments, bytes.
     pub fn bytes_written(&self) -> u64 {
-        self.length
+        self.length + self.kept.as_ref().map_or(0, Kept::bytes)
     }
 
     /// Returns what the file contains, without rows that wait and rows that couldn't be written.
     pub fn recorded(&self) -> Recorded {
-        self.recorded
+        let mut recorded = self.recorded;
+        recorded += self.kept.as_ref().map_or(Recorded::default(), Kept::recorded);
+        recorded
     }
 
     /// Returns the memory of the rows that wait for [`Self::flush`], bytes.
@@ -239,6 +253,7 @@ impl TraceWriter {
         self.rows(&mut pending.totals)?;
         self.rows(&mut pending.recording)?;
         self.rows(&mut pending.counters)?;
+        self.rows_of_switches(&mut pending.marks)?;
         self.rows(&mut pending.marks)?;
         self.rows(&mut pending.losses)?;
         self.rows(&mut pending.devices)?;
@@ -260,7 +275,11 @@ impl TraceWriter {
         let samples = R::cpu_samples(rows);
         let result = self.flush().and_then(|()| self.rows(rows));
         // The rows that remain in the list weren't written.
-        self.recorded.samples += samples - R::cpu_samples(rows);
+        let written = samples - R::cpu_samples(rows);
+        match &mut self.kept {
+            Some(kept) => kept.add_samples(written),
+            None => self.recorded.samples += written,
+        }
         rows.clear();
         result
     }
@@ -292,6 +311,28 @@ impl TraceWriter {
         Ok(())
     }
 
+    /// Writes the marks that recording was switched on or off, which stay in the file if only the
+    /// last part of what happens is kept.
+    fn rows_of_switches(&mut self, marks: &mut Vec<Mark>) -> Result<(), TraceError> {
+        if self.kept.is_none() {
+            return Ok(());
+        }
+        let is_switch =
+            |mark: &mut Mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff);
+        let mut switches: Vec<Mark> = marks.extract_if(.., is_switch).collect();
+        self.stay(true);
+        let written = self.rows(&mut switches);
+        self.stay(false);
+        marks.append(&mut switches);
+        written
+    }
+
+    fn stay(&mut self, stays: bool) {
+        if let Some(kept) = &mut self.kept {
+            kept.stays = stays;
+        }
+    }
+
     /// Completes the header, appends the block, and adds it to the index.
     fn block(
         &mut self,
@@ -305,6 +346,9 @@ impl TraceWriter {
         header.stored_len = payload.len() as u32;
         header.payload_crc = crc32fast::hash(payload);
         self.out[..BLOCK_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        if self.kept.as_ref().is_some_and(|kept| kept.takes(header.table)) {
+            return self.keep_block(header);
+        }
         let offset = self.length;
         self.append()?;
         if recorded::is_event(header.table) {
@@ -360,6 +404,8 @@ impl TraceWriter {
     /// Writes the pending rows and an index, and closes the file. The index saves readers the
     /// search for blocks; a file without an index has the same content but is slower to open.
     pub fn finish(mut self) -> Result<(), TraceError> {
+        self.flush()?;
+        self.join_segments()?;
         self.flush()?;
         if !self.index.is_empty() {
             self.index_block()?;

@@ -39,7 +39,7 @@ impl TraceTail {
         stack: StackId,
     ) -> Vec<StackFunction> {
         let Ok(copy) = file.try_clone() else { return Vec::new() };
-        let source = Source { file: copy, length: self.at.length };
+        let source = Source::of(copy, self.at.length);
         let Ok(blocks) = source.walked(self.at.first, &mut Vec::new()) else { return Vec::new() };
         let is_stack = |row: &Stack| row.process == process && row.stack == stack;
         let found = rows_of(&source, &blocks, table::STACKS, decoder).find_map(|rows| {

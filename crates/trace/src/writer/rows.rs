@@ -77,12 +77,14 @@ impl TraceWriter {
 
     /// Adds the heap totals of a process.
     pub fn totals(&mut self, row: HeapTotals) {
+        self.note_totals(&row);
         self.pending.bytes += size_of::<HeapTotals>();
         self.pending.totals.push(row);
     }
 
     /// Adds the totals of the work of recording in a process.
     pub fn recording(&mut self, row: RecordingTotals) {
+        self.note_recording(&row);
         self.pending.bytes += size_of::<RecordingTotals>();
         self.pending.recording.push(row);
     }
