@@ -56,6 +56,7 @@ mod import;
 mod interpreters;
 mod itt;
 mod joining;
+mod keep;
 mod kineto;
 mod leftovers;
 mod life;

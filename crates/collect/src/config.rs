@@ -5,9 +5,11 @@ pub use tprof_sampler::{PerfEvent, StackMode};
 
 use crate::schedule::{ScheduleUnit, Timetable};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+use tprof_facts::units;
 use tprof_wire::region::off;
 
 /// The options of a run, with all defaults filled in.
@@ -82,6 +84,12 @@ pub struct Config {
     /// Multiple of its usual time beyond which a step counts as slow, if anyone shall watch.
     #[serde(default)]
     pub on_slow_step: Option<f64>,
+    /// How much of what happens is kept, if not all of it.
+    #[serde(default)]
+    pub keep: Option<Keep>,
+    /// At which other events what is kept is written as a run of its own.
+    #[serde(default)]
+    pub dump_on: DumpOn,
     /// Whether arguments, paths and the environment are left out of the files.
     pub redact: bool,
     /// Directory in which the job was started, if it isn't the collector's own. The run's commit is
@@ -150,6 +158,39 @@ pub struct OnHang {
     pub after: Duration,
     /// Whether tprof ends the job then.
     pub stop: bool,
+}
+
+/// `--keep`: how much of what happens is kept, the last part of it. Of several limits, the one that
+/// leaves least counts.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Keep {
+    /// The last time.
+    pub time: Option<Duration>,
+    /// The last steps of each rank.
+    pub steps: Option<u32>,
+    /// The last bytes, of all files of a collector together.
+    pub bytes: Option<u64>,
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = self.time.map(units::exact_duration);
+        let steps = self.steps.map(|steps| format!("steps={steps}"));
+        let bytes = self.bytes.map(units::exact_size);
+        let limits: Vec<String> = [time, steps, bytes].into_iter().flatten().collect();
+        out.write_str(&limits.join(","))
+    }
+}
+
+/// `--on`: events at which what is kept is written as a run of its own, besides slow steps and hangs.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct DumpOn {
+    /// A process of a rank ends by a signal or with a status other than 0.
+    pub error: bool,
+    /// The host or a device has no memory left for the job.
+    pub oom: bool,
+    /// tprof gets this signal.
+    pub signal: Option<i32>,
 }
 
 /// What to do if the run directory contains a run that this rank may not join.

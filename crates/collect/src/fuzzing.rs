@@ -253,6 +253,8 @@ fn config(directory: &Path, flags: u64) -> Config {
         delay: None,
         on_hang: None,
         on_slow_step: None,
+        keep: None,
+        dump_on: DumpOn::default(),
         paused: false,
         schedule: None,
         capture: None,

@@ -45,14 +45,17 @@ pub mod fuzzing;
 
 pub use config::{
     Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
-    DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, GPU_INTERVALS, GraphDetail, IfExists,
-    KinetoWindow, MemMode, NcclEvent, OnFull, OnHang, OperatorDetail, PerfEvent, RSS_INTERVALS,
-    StackMode,
+    DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, DumpOn, GPU_INTERVALS, GraphDetail, IfExists,
+    Keep, KinetoWindow, MemMode, NcclEvent, OnFull, OnHang, OperatorDetail, PerfEvent,
+    RSS_INTERVALS, StackMode,
 };
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
+pub use output::keeping;
 pub use output::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
 pub use output::ranks;
 pub use output::stepping::{Progress, Stepping};
 pub use schedule::{ScheduleUnit, Timetable};
-pub use session::{Libraries, RunPath, Session, collect_on_demand, control, free, injections};
+pub use session::{
+    Libraries, RunPath, Session, collect_on_demand, control, dumps, free, injections,
+};

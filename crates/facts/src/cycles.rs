@@ -1,7 +1,7 @@
 //! Finds the parts of a run that were recorded as cycles of a schedule or as captured ranges.
 
 use tprof_trace::model::MarkKind;
-use tprof_trace::{FilePart, TraceFile};
+use tprof_trace::{FilePart, KEEP_MARK, TraceFile};
 
 /// Prefix of the name of a mark that begins a cycle; the cycle's number follows.
 const PREFIX: &str = "cycle ";
@@ -57,9 +57,11 @@ pub fn between(file: &TraceFile, from_ns: u64, to_ns: u64) -> FilePart {
 /// Returns the times in which a file recorded nothing, each with its beginning and its exclusive
 /// end. The file's marks show these times: the times after recording was switched off, and the time
 /// before it was first switched on (`--delay`, `--paused`, a schedule). Recording is off while it is
-/// off in the session, or while processes have switched off their own.
+/// off in the session, or while processes have switched off their own. What was recorded and not
+/// kept (`--keep`) counts as not recorded.
 pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     let mut switches: Vec<(u64, bool, bool)> = (file.marks().iter())
+        .filter(|mark| file.name(mark.name) != KEEP_MARK)
         .filter_map(|mark| match mark.kind {
             MarkKind::RecordingOn => Some((mark.time_ns, true, mark.process.is_some())),
             MarkKind::RecordingOff => Some((mark.time_ns, false, mark.process.is_some())),
@@ -81,6 +83,13 @@ pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
         }
     }
     found.extend(off_since.map(|since| (since, u64::MAX)));
+    if let Some(since_ns) = file.kept_since_ns() {
+        found.retain(|(_, to_ns)| *to_ns > since_ns);
+        match found.first_mut() {
+            Some((from_ns, _)) if *from_ns <= since_ns => *from_ns = 0,
+            _ => found.insert(0, (0, since_ns)),
+        }
+    }
     found
 }
 
@@ -163,5 +172,29 @@ mod tests {
         writer.finish().unwrap();
         let file = TraceFile::open(&path).unwrap();
         assert_eq!(paused(&file), [(10, 200), (300, u64::MAX)]);
+    }
+
+    #[test]
+    fn what_was_not_kept_was_not_recorded() {
+        use MarkKind::{RecordingOff as Off, RecordingOn as On};
+        let paused_with = |switches: &[(u64, MarkKind)], kept: u64| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("rank-0.tprof");
+            let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+            let marks = switches.iter().map(|(time_ns, kind)| (*time_ns, *kind, "tprof ctl"));
+            // The next segments have marks as well, of which the earliest counts.
+            let segments = [(kept, On, KEEP_MARK), (kept + 20, On, KEEP_MARK)];
+            for (time_ns, kind, name) in marks.chain(segments) {
+                let name = writer.name(name);
+                writer.mark(Mark { time_ns, process: None, name, kind });
+            }
+            writer.finish().unwrap();
+            paused(&TraceFile::open(&path).unwrap())
+        };
+        assert_eq!(paused_with(&[], 100), [(0, 100)]);
+        assert_eq!(paused_with(&[(10, Off), (20, On)], 100), [(0, 100)]);
+        assert_eq!(paused_with(&[(10, Off), (150, On)], 100), [(0, 150)]);
+        assert_eq!(paused_with(&[(110, Off)], 100), [(0, 100), (110, u64::MAX)]);
+        assert_eq!(paused_with(&[(50, Off)], 100), [(0, u64::MAX)]);
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Finding {
     /// Whether changing one place in the code fixes the problem. Otherwise the job must be built
     /// differently.
     pub is_local: bool,
+    /// Whether the run is a dump that was written because of this.
+    pub is_cause: bool,
     /// Whether the caller needs no places, so that the finding neither stores nor counts any.
     pub is_brief: bool,
 }
@@ -151,6 +153,7 @@ impl Finding {
             places: 0,
             gain_unknown: None,
             is_local: false,
+            is_cause: false,
             is_brief: false,
         }
     }

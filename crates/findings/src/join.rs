@@ -52,7 +52,8 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
     finding.share.unwrap_or(of_time)
 }
 
-/// Joins the findings of all ranks and sorts them by severity, then by their share.
+/// Joins the findings of all ranks and sorts them by severity, then by their share. In a dump, what
+/// it was written for comes first.
 ///
 /// Findings with a capped severity come after the other findings of the same severity, but before
 /// those with a smaller gain in time. A capped finding whose time is spent once stays last, because
@@ -91,7 +92,7 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
     let order = |one: &JoinedFinding<'_>| (one.rule, one.finding.subject.clone());
     let rank = |one: &JoinedFinding<'_>| {
         let is_quick = one.finding.is_local && one.severity() >= Severity::High;
-        (is_quick, one.severity())
+        (one.finding.is_cause, is_quick, one.severity())
     };
     let key = |one: &JoinedFinding<'_>| (rank(one), one.finding.max_severity.is_none());
     all.sort_rows_by(|a, b| {

@@ -3,6 +3,7 @@
 use tprof_document::RankContext;
 use tprof_facts::units::{duration, percent};
 use tprof_rank::base::parallel;
+use tprof_trace::model::property;
 
 use super::finding::{Evidence, Finding, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
@@ -44,6 +45,7 @@ impl RankFindings {
 /// Runs a rule, and stores its verdict.
 fn outcome_of(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     let mut outcome = Outcome::of(rule.about().name);
+    let is_dumped_for = scene.rank.file.property(property::DUMPED_FOR) == Some(rule.about().name);
     match rule.judge(scene) {
         Verdict::NoProblem(why) => outcome.no_problem = Some(why),
         Verdict::NothingToJudge(why) => (outcome.no_problem, outcome.denies) = (Some(why), true),
@@ -56,6 +58,7 @@ fn outcome_of(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
                 finding.bound_ns = finding.bound_ns.min(of_ns);
                 let share = finding.bound_ns as f64 / of_ns.max(1) as f64;
                 if finding.keep || share >= LEAST_SHARE {
+                    finding.is_cause = is_dumped_for;
                     let places = finding.evidence.iter().map(|one| place_row(scene, one)).collect();
                     outcome.found.push((finding, places));
                 }

@@ -35,10 +35,8 @@ pub(crate) fn add_segments(source: &mut Source, directory: &Path) -> io::Result<
         Err(error) => return Err(error),
     };
     let number = |name: &str| name.parse::<u64>().ok().filter(|_| name.len() == 10);
-    let mut numbers: Vec<u64> = entries
-        .flatten()
-        .filter_map(|entry| number(entry.file_name().to_str()?))
-        .collect();
+    let mut numbers: Vec<u64> =
+        entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect();
     numbers.sort_unstable();
     for number in numbers {
         match File::open(segment(directory, number)) {

@@ -14,9 +14,9 @@ use crate::pending::Pending;
 use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
 use crate::tables::{NameRow, Row, TraceRow, table};
-use rustc_hash::FxHashMap;
 use kept::Kept;
 pub use kept::{KeptCopy, KeptRoom};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -57,6 +57,8 @@ pub struct TraceWriter {
     /// Whether a part of a block lies beyond `length` and couldn't be cut off yet.
     torn: bool,
     names: FxHashMap<Box<str>, NameId>,
+    /// Number of ids of names that the file had when the writer began to append to it.
+    names_before: u32,
     pending: Pending,
     encoder: Encoder,
     scratch: Scratch,
@@ -112,6 +114,7 @@ impl TraceWriter {
             length,
             torn: false,
             names: HashMap::default(),
+            names_before: 0,
             pending: Pending::default(),
             encoder: Encoder::new().map_err(failed("write"))?,
             scratch: Scratch::default(),
@@ -145,7 +148,7 @@ impl TraceWriter {
         if let Some(id) = self.names.get(text) {
             return *id;
         }
-        let id = NameId(self.names.len() as u32 + 1);
+        let id = NameId(self.names_before + self.names.len() as u32 + 1);
         self.names.insert(text.into(), id);
         self.pending.bytes += text.len() + size_of::<NameRow>();
         self.pending.names.push(NameRow { id: id.0, text: text.to_owned() });

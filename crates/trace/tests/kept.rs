@@ -30,7 +30,13 @@ fn step(writer: &mut TraceWriter, number: u64) {
         ..Span::default()
     };
     let value = number as f64;
-    writer.counter(Counter { time_ns: start_ns, process: Some(0), device: None, name: reading, value });
+    writer.counter(Counter {
+        time_ns: start_ns,
+        process: Some(0),
+        device: None,
+        name: reading,
+        value,
+    });
     writer.mark(Mark { time_ns: start_ns, process: Some(0), name, kind: MarkKind::Step });
     writer.write(&mut (0..10).map(span).collect()).unwrap();
     let sample = Sample { time_ns: start_ns, stack: 1, weight_ns: MS, ..Sample::default() };
@@ -173,7 +179,8 @@ fn a_copy_is_a_whole_file_and_the_writer_goes_on() {
         }
     };
     run(&mut writer, 0..500);
-    let copy = writer.copy_kept().unwrap().unwrap();
+    let mut copy = writer.copy_kept().unwrap().unwrap();
+    copy.add_property("tprof.dumped_for", "SlowStep");
     let (recorded, since_ns) = (copy.recorded(), copy.since_ns());
     // The segments of the copy are deleted before it is written.
     run(&mut writer, 500..1000);
@@ -184,9 +191,11 @@ fn a_copy_is_a_whole_file_and_the_writer_goes_on() {
     let file = TraceFile::open(&to).unwrap();
     assert!(file.is_closed());
     assert_eq!(file.kept_since_ns(), Some(since_ns));
+    assert_eq!(file.property("tprof.dumped_for"), Some("SlowStep"));
     assert!(file.recorded().events <= recorded.events && recorded.events < 1200);
     writer.finish().unwrap();
     has_last(&path, 1000, 100);
+    assert_eq!(TraceFile::open(&path).unwrap().property("tprof.dumped_for"), None);
 }
 
 #[test]
@@ -201,12 +210,8 @@ fn what_describes_the_job_is_not_deleted() {
     for kind in [MarkKind::RecordingOff, MarkKind::RecordingOn] {
         writer.mark(Mark { time_ns, process: None, name: why, kind });
     }
-    let totals = |process, time_ns| HeapTotals {
-        process,
-        time_ns,
-        allocations: 7,
-        ..HeapTotals::default()
-    };
+    let totals =
+        |process, time_ns| HeapTotals { process, time_ns, allocations: 7, ..HeapTotals::default() };
     writer.totals(totals(1, time_ns));
     for number in 0..500 {
         let now_ns = common::START + number * MS;
@@ -238,11 +243,7 @@ fn a_part_of_the_file_begins_with_what_was_kept() {
     let since_ns = file.kept_since_ns().unwrap();
     let (from, to) = (common::START, common::START + 280 * MS);
     let times = vec![(from, to)];
-    file.read_only(FilePart {
-        times_ns: times.clone(),
-        recorded_ns: times,
-        device_until_ns: None,
-    });
+    file.read_only(FilePart { times_ns: times.clone(), recorded_ns: times, device_until_ns: None });
     assert_eq!(file.part().unwrap().times_ns, [(since_ns, to)]);
     let spans = spans(&file);
     assert!(spans.iter().all(|span| (since_ns..to).contains(&span.start_ns)));

@@ -1,6 +1,6 @@
 //! `tprof ctl`: sends requests to the collector of a live run through its session's socket.
 
-use super::live::ask;
+use super::live::{self, ask};
 use super::snapshot::{self, SnapshotArgs};
 use crate::terminal::quote;
 use clap::{Args, Subcommand};
@@ -52,6 +52,15 @@ pub enum CtlRequest {
         #[arg(num_args = 0..=2, value_names = ["N", "RUN"], value_hint = clap::ValueHint::DirPath)]
         number_and_run: Vec<OsString>,
     },
+    /// Write what a run with `--keep` keeps as a run of its own: RUN/dump-1
+    Dump {
+        /// Why, in a few words
+        #[arg(long, value_name = "TEXT")]
+        why: Option<String>,
+        /// Directory of the run; without one, the newest live run in this directory
+        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        run: Option<PathBuf>,
+    },
     /// Print and save each rank's live bytes and its largest allocation sites
     Snapshot(SnapshotArgs),
     /// Print event rates, losses and the size of the run
@@ -86,6 +95,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
             let (number, run) = step(&number_and_run)?;
             (run, Request::Step { number }, false)
         }
+        CtlRequest::Dump { why, run } => return dump(why, run),
         CtlRequest::Snapshot(args) => return snapshot::run(args),
         CtlRequest::Status { run, json } => (run, Request::Status, json),
     };
@@ -101,6 +111,20 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         None if json => writeln!(out, "{}", serde_json::json!({ "message": reply.message }))?,
         None => writeln!(io::stderr(), "{}", reply.message)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what a run keeps, and prints where.
+fn dump(why: Option<String>, run: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let run = match run {
+        Some(run) => run,
+        None => newest::live_run_here("tprof ctl dump")?,
+    };
+    let why =
+        why.filter(|why| !why.trim().is_empty()).unwrap_or_else(|| "tprof ctl dump".to_owned());
+    let name = live::dump(&run, &why)?;
+    let path = run.join(name);
+    writeln!(io::stdout(), "tprof report {}", quote::word(path.as_os_str()))?;
     Ok(ExitCode::SUCCESS)
 }
 

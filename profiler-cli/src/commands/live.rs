@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tprof_collect::control::{self, Reply, Request};
+use tprof_collect::dumps;
 use tprof_ui::errors::{Failure, print_stderr};
 
 use crate::terminal::quote;
@@ -23,10 +24,23 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
     let reply = reply.map_err(|e| not_reached(path, &e))?;
     match reply.ok {
         true => Ok(reply),
-        false => Err(Failure::new(format!("the run in `{}` refused the request", path.display()))
-            .cause(reply.message)
-            .hint(format!("tprof ctl status {}", quote::word(path.as_os_str())))),
+        false => Err(refused(path, reply.message)),
     }
+}
+
+/// Writes what a live run keeps as a run within the run, and returns its name.
+pub fn dump(path: &Path, why: &str) -> Result<String, Failure> {
+    refuse_what_is_no_run(path, "tprof ctl dump")?;
+    match dumps::write(path, why, None).map_err(|error| not_reached(path, &error))? {
+        (name, reply) if reply.ok => Ok(name),
+        (_, reply) => Err(refused(path, reply.message)),
+    }
+}
+
+fn refused(path: &Path, message: String) -> Failure {
+    Failure::new(format!("the run in `{}` refused the request", path.display()))
+        .cause(message)
+        .hint(format!("tprof ctl status {}", quote::word(path.as_os_str())))
 }
 
 /// Makes the collector of a live run write everything that was recorded until `until_ns`, or until

@@ -158,6 +158,6 @@ pub fn wait(args: &WaitArgs) -> Outcome {
     errors::show(&failure.into());
     match i32::try_from(args.status) {
         Ok(status) if status >= 0 => Outcome::Ended(status),
-        _ => wait::wait(args.pid, &signals, &|_| {}),
+        _ => wait::wait(args.pid, &signals, &|_| {}, &|_| false),
     }
 }

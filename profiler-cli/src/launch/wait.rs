@@ -38,9 +38,15 @@ impl Interrupts {
     }
 }
 
-/// Waits until the job has ended, or until tprof should finish without it. Calls `asked_to_end` for
+/// Waits until the job has ended, or until tprof should finish without it. Signals for which `is_own`
+/// returns true are for tprof alone. Calls `asked_to_end` for
 /// each signal that asks a process to end.
-pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome {
+pub fn wait(
+    pid: i32,
+    signals: &Signals,
+    asked_to_end: &dyn Fn(i32),
+    is_own: &dyn Fn(i32) -> bool,
+) -> Outcome {
     let init = std::process::id() == 1;
     let mut interrupts = Interrupts::default();
     // `was_stopped`: tprof stopped together with the job, and has not taken the SIGCONT that
@@ -73,6 +79,7 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
                     signals::send(pid, libc::SIGCONT);
                 }
             }
+            signal if !taken.by_kernel && is_own(signal) => {}
             signal => {
                 if matches!(signal, libc::SIGTERM | libc::SIGHUP | libc::SIGXCPU) {
                     asked_to_end(signal);

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::kineto::{HOME, is_window};
-use tprof_collect::control;
+use tprof_collect::{control, keeping};
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::live::is_fresh;
 use tprof_trace::run::RUN_VERSION;
@@ -103,6 +103,13 @@ impl RunContents {
             "parquet" if path.join(PARQUET_MARKER).is_file() => {
                 parquet(&path, &mut files, &mut directories)?
             }
+            name if keeping::is_dump(name) => {
+                let within = RunContents::of(&path)?;
+                self.unread = self.unread.take().or(within.unread);
+                (files, directories) = (within.files, within.directories);
+                within.others.is_empty()
+            }
+            name if name.starts_with(keeping::SEGMENTS) => files_in(&path, &mut files, is_segment)?,
             // The windows of PyTorch's profiler are a run within the run.
             HOME => {
                 let mut within = RunContents::of(&path)?;
@@ -126,7 +133,10 @@ impl RunContents {
             _ => false,
         };
         // If a launcher or a command was killed, empty directories are left.
-        if is_own && (!files.is_empty() || matches!(name, COMPILE_DIRECTORY | control::ASKED)) {
+        let may_be_empty = matches!(name, COMPILE_DIRECTORY | control::ASKED)
+            || keeping::is_dump(name)
+            || name.starts_with(keeping::SEGMENTS);
+        if is_own && (!files.is_empty() || may_be_empty) {
             self.files.extend(files);
             self.directories.extend(directories);
             self.directories.push(path);
@@ -179,6 +189,11 @@ fn files_in(
         files.push((path, about.len()));
     }
     Ok(true)
+}
+
+/// Whether a segment of a run that keeps only its last part has this name.
+fn is_segment(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Collects logs of `torch.compile`, in a directory per host or rank. Returns whether the directory

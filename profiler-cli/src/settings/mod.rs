@@ -1,6 +1,7 @@
 //! Resolves what a run records from flags, `TPROF_*` variables and `tprof.toml`.
 
 pub mod enabled;
+mod events;
 mod given;
 mod options;
 mod resolve;

@@ -4,6 +4,7 @@
 //! Every value is checked, even if another one overrides it. Otherwise an invalid value would be
 //! noticed only when the other one is removed.
 
+use super::events;
 use super::given::{Source, variable};
 use super::options::RunOptions;
 use super::resolved::Resolved;
@@ -40,6 +41,7 @@ pub fn resolve(
     check_modules(&resolved.config)?;
     check_kineto(&resolved.config)?;
     check_compile(&resolved.config)?;
+    events::check_events(&resolved.config)?;
     match idle(&resolved.config) {
         Some(other) => Err(Failure::new(format!("`paused` and `{other}` exclude each other"))
             .cause("--paused waits for `tprof ctl start`, so --delay and --duration have no effect")
@@ -159,6 +161,8 @@ fn from_layers(
             delay: None,
             on_hang: None,
             on_slow_step: None,
+            keep: None,
+            dump_on: tprof_collect::DumpOn::default(),
             paused: false,
             schedule: None,
             capture: None,

@@ -4,6 +4,7 @@
 //! `tprof.toml` (`max-size`). All three, the help, the completions and `--dry-run` are derived from
 //! this table; a new setting is one more entry.
 
+use super::events;
 use super::given::GivenValue;
 use super::resolved::Resolved;
 use super::schedule::{self, CAPTURE_ENDS, UNITS};
@@ -88,7 +89,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help, those of a group together.
-pub const SETTINGS: [&Setting; 38] = [
+pub const SETTINGS: [&Setting; 39] = [
     &OUTPUT,
     &FORCE,
     &ACTIVITY,
@@ -112,6 +113,7 @@ pub const SETTINGS: [&Setting; 38] = [
     &REDACT,
     &DELAY,
     &PAUSED,
+    &KEEP,
     &WAIT,
     &WARMUP,
     &ACTIVE,
@@ -394,7 +396,7 @@ pub static ON_HANG: Setting = Setting {
     help: "If no rank does anything for this time, write what each waits for, like `tprof where`; with ,stop, also end the job: 5m,stop",
     kind: ValueKind::Text("TIME[,stop]", Vec::new),
     set: |resolved, given| {
-        resolved.config.on_hang = Some(values::on_hang(given)?);
+        resolved.config.on_hang = Some(events::on_hang(given)?);
         Ok(())
     },
     show: |resolved| {
@@ -404,18 +406,29 @@ pub static ON_HANG: Setting = Setting {
     },
 };
 
-/// Events at which what the ranks do is written into the run.
+/// Events at which what the ranks do, and what is kept, is written.
 pub static ON: Setting = Setting {
     name: "on",
     short: None,
     group: Group::What,
-    help: "When this happens, write what each rank does, like `tprof where`: slow-step=3x for a step that takes 3 times as long as usual",
-    kind: ValueKind::Text("EVENT", || vec!["slow-step="]),
+    help: "When this happens, write what each rank does and, with --keep, what is kept: slow-step=3x (a step takes 3 times as long as usual), hang=5m; with --keep also oom, error, signal=USR2",
+    kind: ValueKind::Text("EVENTS", || vec!["slow-step=", "hang=", "oom", "error", "signal="]),
+    set: events::set_events,
+    show: |resolved| Some(events::shown_events(&resolved.config)?.into()),
+};
+
+/// How much is kept of what happens.
+pub static KEEP: Setting = Setting {
+    name: "keep",
+    short: None,
+    group: Group::When,
+    help: "Keep only the last part: 120s, steps=50, 2GiB, or several of them. `--on` and `tprof ctl dump` write it as a run of its own",
+    kind: ValueKind::Text("LIMITS", Vec::new),
     set: |resolved, given| {
-        resolved.config.on_slow_step = Some(values::slow_step(given)?);
+        resolved.config.keep = Some(events::keep(given)?);
         Ok(())
     },
-    show: |resolved| Some(format!("slow-step={}x", resolved.config.on_slow_step?).into()),
+    show: |resolved| Some(resolved.config.keep?.to_string().into()),
 };
 
 /// Time between readings of RSS.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
     Activity, CallSource, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode,
-    NcclEvent, OnFull, OnHang, OperatorDetail, PerfEvent, StackMode,
+    NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 use tprof_sampler::cpu::highest_rate;
@@ -172,44 +172,6 @@ pub fn nccl_events(given: &GivenValue) -> Result<Vec<NcclEvent>, Failure> {
     found.sort_unstable();
     found.dedup();
     Ok(found)
-}
-
-/// Least time after which a job may count as hanging.
-const LEAST_HANG: Duration = Duration::from_secs(1);
-
-/// Parses the time after which a job counts as hanging, and whether it is ended then.
-pub fn on_hang(given: &GivenValue) -> Result<OnHang, Failure> {
-    let text = given.text()?;
-    let (time, rest) = text.split_once(',').map_or((text, None), |(time, rest)| (time, Some(rest)));
-    let after = parse_duration(time.trim()).filter(|after| *after >= LEAST_HANG);
-    match (after, rest.map(str::trim)) {
-        (Some(after), None) => Ok(OnHang { after, stop: false }),
-        (Some(after), Some("stop")) => Ok(OnHang { after, stop: true }),
-        (Some(_), Some(_)) => Err(given.refuse("only `stop` may follow the time", "5m,stop")),
-        (None, _) => {
-            let why = "the time is a number with a unit, at least 1s, such as 90s or 5m";
-            Err(given.refuse(why, "5m"))
-        }
-    }
-}
-
-/// Least multiple of its usual time beyond which a step may count as slow.
-const LEAST_TIMES: f64 = 1.5;
-
-/// Parses the event `slow-step=Nx`, and returns the multiple.
-pub fn slow_step(given: &GivenValue) -> Result<f64, Failure> {
-    const RIGHT: &str = "slow-step=3x";
-    let text = given.text()?;
-    let (event, value) = text.split_once('=').unwrap_or((text, ""));
-    if event.trim() != "slow-step" {
-        return Err(given.refuse("the only event so far is slow-step", RIGHT));
-    }
-    let value = value.trim();
-    let times = value.strip_suffix(['x', 'X']).unwrap_or(value).parse::<f64>().ok();
-    times.filter(|times| times.is_finite() && *times >= LEAST_TIMES).ok_or_else(|| {
-        let why = "a multiple of the usual time of a step, at least 1.5x, must follow";
-        given.refuse(why, RIGHT)
-    })
 }
 
 /// Largest number of steps in a window of PyTorch's profiler, because its trace is in memory until

@@ -141,6 +141,7 @@ impl Engine {
         self.write_schedule(now);
         self.write_pauses(now);
         self.flush_samples(u64::MAX, u64::MAX, true);
+        self.finish_dumps();
         let last = self.parts.workers.symbols.send(SymbolTask::Finish);
         self.open.writing_cache += usize::from(last.is_ok());
         self.wait_for_workers(|open| open.symbols > 0, Duration::from_secs(120));

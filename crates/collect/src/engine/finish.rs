@@ -38,7 +38,9 @@ impl Engine {
             .map(|(number, _)| *number)
             .collect();
         for number in gone {
+            let has_progressed = self.targets.get(&number).is_some_and(Target::has_progressed);
             self.finish_image(number, now);
+            self.notice_failure(number, has_progressed);
         }
     }
 

@@ -25,6 +25,7 @@ impl Engine {
     /// Writes the waiting rows that fill a block, and `run.json` if its next write is due.
     pub(super) fn flush(&mut self, now: u64) {
         self.flush_rows(now, now.saturating_sub(SETTLED_NS), false);
+        self.forget_old(now);
         flushing::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
         if now >= self.timers.info_due_ns {
             self.refresh_info();

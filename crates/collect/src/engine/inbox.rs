@@ -129,6 +129,24 @@ pub struct SlowStepReport {
     pub file: Option<String>,
 }
 
+/// Why what is kept is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DumpCause {
+    /// What happened, in a sentence without a full stop.
+    pub why: String,
+    /// The rule of findings that tells of it, if there is one.
+    pub rule: Option<&'static str>,
+    /// Name of a file in the run's directory that says more.
+    pub file: Option<String>,
+}
+
+impl DumpCause {
+    /// Returns a cause of which neither a finding nor a file says more.
+    pub fn new(why: String) -> DumpCause {
+        DumpCause { why, rule: None, file: None }
+    }
+}
+
 /// A request to a live run.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -161,6 +179,17 @@ pub enum Request {
         /// A time on the monotonic clock; with `None`, now.
         until_ns: Option<u64>,
     },
+    /// Write what is kept into a run within the run, `dump-1`. The first request of a name begins, and
+    /// the reply is [`Reply::waits`] until all is written.
+    Dump {
+        /// Name of the run within the run. Its directory exists.
+        name: String,
+        /// What happened.
+        why: String,
+        /// The rule of findings that tells of it, if there is one.
+        #[serde(default)]
+        rule: Option<String>,
+    },
     /// Return rates, losses and sizes.
     Status,
     /// Return what each rank does and waits for now.
@@ -181,8 +210,8 @@ pub struct Reply {
     /// Whether the request failed because the first step of [`Request::Steps`] had begun.
     #[serde(default)]
     pub late: bool,
-    /// Whether [`Request::Steps`] must be repeated once the job has made some steps, which are
-    /// counted from now on.
+    /// Whether the request must be repeated: [`Request::Steps`] once the job has made some steps,
+    /// which are counted from now on, and [`Request::Dump`] until all is written.
     #[serde(default)]
     pub waits: bool,
 }
@@ -191,6 +220,11 @@ impl Reply {
     /// Returns a reply that has only a message.
     pub fn new(ok: bool, message: String) -> Reply {
         Reply { ok, message, status: None, late: false, waits: false }
+    }
+
+    /// Returns a reply to a request that must be repeated.
+    pub fn waiting(message: String) -> Reply {
+        Reply { waits: true, ..Reply::new(false, message) }
     }
 
     /// Returns a successful reply that carries the requested data.

@@ -1,7 +1,8 @@
 //! The engine: the collector's main loop, which drains every target and does periodic work when it
 //! is due.
 
-use super::inbox::{BlindSpotFinder, Event, Reply};
+use super::inbox::{BlindSpotFinder, DumpCause, Event, Reply};
+use super::keep::Dumps;
 use super::measure_costs::CostEstimator;
 use super::prebuilt_tables::PrebuiltTables;
 use super::pss::PssReader;
@@ -79,6 +80,8 @@ pub struct EngineParts {
     pub sampler: Option<Arc<CpuSampler>>,
     /// The reader of proportional set sizes, unless its thread could not be started.
     pub sizer: Option<PssReader>,
+    /// Where to ask for a dump of what is kept, if only the last part is.
+    pub dumps: Option<Sender<DumpCause>>,
 }
 
 /// The times when periodic work was last done or is due next, ns.
@@ -182,6 +185,9 @@ pub struct Engine {
     pub(super) idle: u32,
     /// Requests that wait until everything before a moment is written.
     pub(super) write_requests: Vec<WriteRequest>,
+    pub(super) dumps: Dumps,
+    /// Number of OOM kills that were noticed for `--on oom`.
+    pub(super) oom_kills_noticed: u64,
 }
 
 impl Engine {
@@ -233,6 +239,8 @@ impl Engine {
             steps: MarkedSteps::default(),
             idle: 0,
             write_requests: Vec::new(),
+            dumps: Dumps::new(),
+            oom_kills_noticed: 0,
             parts,
         };
         if !begins_on {
@@ -254,6 +262,7 @@ impl Engine {
             let taken = self.pass(now);
             self.housekeeping(now);
             self.reply_to_write_requests();
+            self.follow_dumps();
             if self.is_over(now) {
                 break;
             }

@@ -10,6 +10,7 @@ mod finish;
 mod flush;
 mod in_place;
 pub mod inbox;
+mod keep;
 mod main_loop;
 pub mod measure_costs;
 mod memory;

@@ -127,10 +127,13 @@ impl Engine {
 
     /// Reports what was not recorded because recording was off in the whole session.
     pub(super) fn write_pauses(&mut self, now: u64) {
+        let end_ns = self.out.processes.last_end_ns.unwrap_or(now);
+        if let Some(blind) = self.not_kept(end_ns) {
+            self.out.processes.losses.add_blind(blind);
+        }
         if self.recording.full || self.parts.config.seconds().is_some() {
             return;
         }
-        let end_ns = self.out.processes.last_end_ns.unwrap_or(now);
         let run_ns = end_ns.saturating_sub(self.parts.info.start_ns);
         let is_off = !self.recording.ends_on;
         if let Some(blind) = self.recording.left_out(is_off, run_ns, end_ns) {

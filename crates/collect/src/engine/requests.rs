@@ -49,6 +49,7 @@ impl Engine {
                 done("marked")
             }
             Request::Step { number } => self.step(number),
+            Request::Dump { name, why, rule } => self.dump(name, why, rule),
             Request::Status => Reply::with(self.status(on)),
             Request::EndJob => Reply::new(false, "the engine ends no job".to_owned()),
             Request::Where => match serde_json::to_value(self.standstill()) {

@@ -1,6 +1,7 @@
 //! Creates the rank files of a run, names them, and decides when their rows are written.
 
 use crate::error::CollectError;
+use crate::output::keeping::{Keeping, StepStarts};
 use crate::output::ranks::Rank;
 use crate::output::sources::SourceFiles;
 use std::collections::{HashMap, HashSet};
@@ -68,6 +69,8 @@ pub struct OpenFile {
     pub devices: HashSet<String>,
     /// The source files in stacks whose size and time were looked up.
     sources: SourceFiles,
+    /// When the last steps began, if only some are kept.
+    pub step_starts: StepStarts,
 }
 
 /// The newest reading of a quantity.
@@ -97,6 +100,7 @@ impl OpenFile {
             sizes_missing: None,
             devices: HashSet::new(),
             sources: SourceFiles::default(),
+            step_starts: StepStarts::default(),
         }
     }
 
@@ -214,11 +218,18 @@ pub struct Files {
     /// Time when the file for processes without a rank could last not be created, ns, and the
     /// reason.
     refused: Option<(u64, String)>,
+    /// How only the last part is kept, if not everything is.
+    pub keeping: Option<Keeping>,
 }
 
 impl Files {
     /// Returns the state of a run without files.
-    pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
+    pub fn new(
+        directory: &Path,
+        header: TraceHeader,
+        facts: Vec<(&'static str, String)>,
+        keeping: Option<Keeping>,
+    ) -> Files {
         Files {
             directory: directory.to_owned(),
             header,
@@ -227,6 +238,14 @@ impl Files {
             ranked: false,
             off_since: None,
             refused: None,
+            keeping,
+        }
+    }
+
+    fn create_writer(&self, path: &Path, header: &TraceHeader) -> Result<TraceWriter, TraceError> {
+        match &self.keeping {
+            Some(keeping) => keeping.create(path, header, self.open.len()),
+            None => TraceWriter::create(path, header),
         }
     }
 
@@ -245,7 +264,7 @@ impl Files {
                 instance: if let FileOwner::Rank(rank) = owner { rank.restarts } else { 0 },
                 ..self.header.clone()
             };
-            match TraceWriter::create(&path, &header) {
+            match self.create_writer(&path, &header) {
                 Ok(writer) => {
                     return Ok(self.register(writer, owner, path));
                 }
@@ -253,7 +272,7 @@ impl Files {
                     self.rename_launcher_file(&path, &owner);
                     // The other file may have been renamed, so that this name is free now.
                     if !exists(&path)
-                        && let Ok(writer) = TraceWriter::create(&path, &header)
+                        && let Ok(writer) = self.create_writer(&path, &header)
                     {
                         return Ok(self.register(writer, owner, path));
                     }

@@ -5,6 +5,7 @@ pub mod common_rows;
 pub mod destination;
 pub mod files;
 pub mod flushing;
+pub mod keeping;
 pub mod losses;
 pub mod module_names;
 pub mod processes;

@@ -7,10 +7,11 @@ use super::control;
 use super::idle_times::IdleTimes;
 use super::numbered;
 use crate::config::OnHang;
-use crate::engine::inbox::{Event, HangReport, Request};
+use crate::engine::inbox::{DumpCause, Event, HangReport, Request};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tprof_hang::{Answer, HostState, Progress};
@@ -33,6 +34,8 @@ pub struct HangWatch {
     pub asker: Asker,
     /// Which ranks do something, for requests too.
     pub idle_times: Arc<Mutex<IdleTimes>>,
+    /// Where to ask for a dump of what is kept, if only the last part is.
+    pub dumps: Option<Sender<DumpCause>>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
 }
@@ -90,7 +93,15 @@ impl HangWatch {
         // If standard error is gone, the run still has it.
         let _ = std::io::stderr().write_all(line.as_bytes());
         let limit = self.option.after;
+        let cause = DumpCause {
+            why: format!("the job hangs: {kind}: {text}"),
+            rule: Some("Hang"),
+            file: file.clone(),
+        };
         self.asker.tell(Event::Hung(HangReport { verdict: answer.verdict.clone(), file, limit }));
+        if let Some(dumps) = &self.dumps {
+            let _ = dumps.send(cause);
+        }
         if self.option.stop {
             control::end_job(&self.run, &self.session);
         }

@@ -2,12 +2,14 @@
 //! ranks do while such a step runs. The stacks of all ranks are written into the run.
 
 use super::answerer::Answerer;
+use super::hourly::Hourly;
 use super::numbered;
-use crate::engine::inbox::{Event, SlowStepReport, WatchedStep};
-use std::collections::{HashMap, VecDeque};
+use crate::engine::inbox::{DumpCause, Event, SlowStepReport, WatchedStep};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tprof_hang::{HostState, SlowStep, slow_step};
 
@@ -15,9 +17,11 @@ use tprof_hang::{HostState, SlowStep, slow_step};
 const BETWEEN: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// Largest number of slow steps that are written into the run within an hour.
 const MOST: usize = 4;
+/// Longest time to wait for the end of a slow step before what is kept is written. Of one that takes
+/// longer, the beginning may be lost.
+const STEP_WITHIN: Duration = Duration::from_secs(60);
 /// Largest number of looks within an hour. Some find that the step is over.
 const MOST_LOOKS: usize = 20;
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// Watches the steps of one collector's ranks.
 pub struct SlowStepWatch {
@@ -27,6 +31,8 @@ pub struct SlowStepWatch {
     pub run: PathBuf,
     /// The way to ask the engine, and to read what ranks do.
     pub answerer: Arc<Answerer>,
+    /// Where to ask for a dump of what is kept, if only the last part is.
+    pub dumps: Option<Sender<DumpCause>>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
 }
@@ -78,8 +84,30 @@ impl SlowStepWatch {
             return false;
         }
         let file = numbered::write(&self.run, "slow-step", &slow.whole(&hosts));
+        let cause = DumpCause {
+            why: format!("a step took long: {}", slow.text),
+            rule: Some("SlowStep"),
+            file: file.clone(),
+        };
+        let is_over = || {
+            let steps = self.answerer.asker.steps().unwrap_or_default();
+            self.stop.load(Acquire) || !is_in_step(&steps, &hosts, &slow)
+        };
+        if self.dumps.is_some() {
+            wait_until(is_over, STEP_WITHIN);
+        }
         self.answerer.asker.tell(Event::SlowStep(SlowStepReport { slow, file }));
+        if let Some(dumps) = &self.dumps {
+            let _ = dumps.send(cause);
+        }
         true
+    }
+}
+
+fn wait_until(is_over: impl Fn() -> bool, within: Duration) {
+    let until = Instant::now() + within;
+    while Instant::now() < until && !is_over() {
+        std::thread::sleep(BETWEEN[0]);
     }
 }
 
@@ -131,27 +159,6 @@ impl Looked {
     }
 }
 
-/// Limits how often something is done within an hour.
-struct Hourly {
-    most: usize,
-    times: VecDeque<Instant>,
-}
-
-impl Hourly {
-    fn of(most: usize) -> Hourly {
-        Hourly { most, times: VecDeque::new() }
-    }
-
-    fn has_room(&mut self, now: Instant) -> bool {
-        self.times.retain(|time| now.saturating_duration_since(*time) < HOUR);
-        self.times.len() < self.most
-    }
-
-    fn add(&mut self, now: Instant) {
-        self.times.push_back(now);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,16 +187,5 @@ mod tests {
         looked.add(both[..1].iter());
         assert!(!looked.are_new(both.iter()), "rank 2 is slow because of rank 1");
         assert!(looked.are_new([step(1, 8, 400)].iter()));
-    }
-
-    #[test]
-    fn only_so_many_are_reported_in_an_hour() {
-        let (mut reports, began) = (Hourly::of(4), Instant::now());
-        let at = |minutes: u64| began + Duration::from_secs(60 * minutes);
-        for minute in 0..4 {
-            assert!(reports.has_room(at(minute)));
-            reports.add(at(minute));
-        }
-        assert!(!reports.has_room(at(5)) && !reports.has_room(at(59)) && reports.has_room(at(60)));
     }
 }

@@ -5,7 +5,7 @@ use crate::config::{Activity, Config, PerfEvent};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
-use crate::engine::inbox::Event;
+use crate::engine::inbox::{DumpCause, Event};
 use crate::engine::measure_costs::CostEstimator;
 use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::engine::pss::PssReader;
@@ -15,11 +15,13 @@ use crate::error::CollectError;
 use crate::nvml;
 use crate::output::destination::Output;
 use crate::output::files::Files;
+use crate::output::keeping::Keeping;
 use crate::output::run_json;
 use crate::output::stepping::Stepping;
 use crate::session::answerer::Answerer;
 use crate::session::asker::Asker;
 use crate::session::configure::TargetClock;
+use crate::session::dumps::DumpWriter;
 use crate::session::first_info::first_info;
 use crate::session::hang_watch::HangWatch;
 use crate::session::idle_times::IdleTimes;
@@ -70,6 +72,7 @@ pub struct Session {
     socket: Arc<SessionSocket>,
     stop: Arc<AtomicBool>,
     has_ended_job: Arc<AtomicBool>,
+    dumps: Option<Sender<DumpCause>>,
     sampler: Option<Arc<CpuSampler>>,
     stepping: Arc<Stepping>,
     devices: Mutex<Option<nvml::Sampler>>,
@@ -160,10 +163,15 @@ impl Session {
             answerer: Arc::clone(&answerer),
             stop: Arc::clone(&stop),
         };
+        let (dumps, causes) = channel();
+        let dumps = config.keep.map(|_| dumps);
+        let dump_writer =
+            dumps.is_some().then(|| DumpWriter { run: config.output.clone(), causes });
         let slow_steps = config.on_slow_step.map(|times| SlowStepWatch {
             times,
             run: config.output.clone(),
             answerer: Arc::clone(&answerer),
+            dumps: dumps.clone(),
             stop: Arc::clone(&stop),
         });
         let server = Server {
@@ -188,6 +196,7 @@ impl Session {
             session: directory.clone(),
             asker,
             idle_times,
+            dumps: dumps.clone(),
             stop: Arc::clone(&stop),
         });
         let files = files_of(&config, &info, &counted);
@@ -205,6 +214,7 @@ impl Session {
             socket: Arc::clone(&socket),
             sampler: sampler.clone(),
             sizer: start_sizer(&events, &page),
+            dumps: dumps.clone(),
         };
         let recorded = Output::new(clock, files);
         let stepping = Arc::clone(&recorded.processes.stepping);
@@ -218,6 +228,9 @@ impl Session {
         if let Some(watch) = slow_steps {
             spawn("tprof-slow", move || watch.run())?;
         }
+        if let Some(writer) = dump_writer {
+            spawn("tprof-dumps", move || writer.run())?;
+        }
         let server = spawn("tprof-server", move || server.run())?;
         let engine = spawn("tprof-engine", move || engine.run())?;
         Ok(Session {
@@ -230,6 +243,7 @@ impl Session {
             socket,
             stop,
             has_ended_job,
+            dumps,
             sampler,
             stepping,
             devices: Mutex::new(None),
@@ -349,6 +363,13 @@ impl Session {
     /// Ends the run without waiting for processes that still run.
     pub fn stop_waiting(&self) {
         self.send(Event::StopWaiting);
+    }
+
+    /// Asks for a dump of what is kept, because this happened.
+    pub fn dump(&self, why: String) {
+        if let Some(dumps) = &self.dumps {
+            let _ = dumps.send(DumpCause::new(why));
+        }
     }
 
     /// Returns the directory of the run.
@@ -477,6 +498,7 @@ fn files_of(config: &Config, info: &RunInfo, counted: &serde_json::Value) -> Fil
         start_ns: info.start_ns,
         start_unix_ns: info.start_unix_ns,
         tprof: info.tprof.clone(),
+        segments: String::new(),
     };
     let mut facts = vec![
         (property::EVENTS, counted.to_string()),
@@ -485,7 +507,8 @@ fn files_of(config: &Config, info: &RunInfo, counted: &serde_json::Value) -> Fil
     let watched = config.on_hang.map(|option| option.after.as_nanos().to_string());
     facts.extend(watched.map(|after_ns| (property::ON_HANG, after_ns)));
     facts.extend(config.on_slow_step.map(|times| (property::ON_SLOW_STEP, times.to_string())));
-    Files::new(&config.output, header, facts)
+    let keeping = config.keep.map(|keep| Keeping::new(keep, info.start_ns));
+    Files::new(&config.output, header, facts, keeping)
 }
 
 fn make_session_directory() -> Result<PathBuf, CollectError> {

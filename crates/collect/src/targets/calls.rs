@@ -96,6 +96,8 @@ pub struct Calls {
     out_of_memory: Vec<AllocatorEvent>,
     /// Number of such times so far.
     times_out_of_memory: u64,
+    /// How many of them [`Calls::lacks_memory`] has told.
+    told_out_of_memory: u64,
     /// The process's collectives.
     pub collectives: Collectives,
     /// The operations of MPI that are over.
@@ -143,6 +145,7 @@ impl Calls {
             allocations: Vec::new(),
             out_of_memory: Vec::new(),
             times_out_of_memory: 0,
+            told_out_of_memory: 0,
             collectives: Collectives::new(process),
             mpi: Operations::default(),
             last_launch: None,

@@ -18,6 +18,11 @@ impl Target {
             || !groups_of(self, 0).is_empty()
     }
 
+    /// Returns the number of steps that the image has begun while it recorded.
+    pub fn steps_begun(&self) -> u64 {
+        self.best_steps().count()
+    }
+
     /// Whether the image records now.
     fn records(&self) -> bool {
         self.hooks.region.header().off.load(Relaxed) == 0

@@ -80,6 +80,9 @@ pub mod property {
     /// `step`, `age_ns`, `usual_ns`, `text`, `function`, `file`, `line`, `stacks` (the run's file
     /// with the stacks of all ranks, or `null`).
     pub const SLOW_STEP: &str = "tprof.slow_step:";
+    /// In a dump of what a run kept: the rule of findings whose event the dump was written for, if
+    /// there is one.
+    pub const DUMPED_FOR: &str = "tprof.dumped_for";
     /// The reason why there are no proportional set sizes, or none after some moment: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
     /// The reason why the kernel's functions have no names in samples: a text.

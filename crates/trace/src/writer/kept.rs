@@ -4,7 +4,7 @@ use super::TraceWriter;
 use crate::error::TraceError;
 use crate::file::{BlockHeader, NO_PROCESS, TraceHeader};
 use crate::kept::{KEEP_MARK, directory_of, segment};
-use crate::model::{HeapTotals, Mark, MarkKind, ProcessIndex, RecordingTotals};
+use crate::model::{HeapTotals, Mark, MarkKind, ProcessIndex, Property, RecordingTotals};
 use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
 use crate::tables::{Row, table};
@@ -249,9 +249,17 @@ pub struct KeptCopy {
     recorded: Recorded,
     since_ns: u64,
     last_totals: LastTotals,
+    /// Number of names that the copied part may have.
+    names: u32,
+    properties: Vec<(String, String)>,
 }
 
 impl KeptCopy {
+    /// Adds a property to the copy alone: its key, and its value as text.
+    pub fn add_property(&mut self, key: &str, value: &str) {
+        self.properties.push((key.to_owned(), value.to_owned()));
+    }
+
     /// Returns what the copy contains.
     pub fn recorded(&self) -> Recorded {
         self.recorded
@@ -274,10 +282,15 @@ impl KeptCopy {
         }
         let mut writer = TraceWriter::of(path, copy, self.bytes)?;
         (writer.index, writer.index_part) = (self.index, self.index_part);
+        writer.names_before = self.names;
         for (file, blocks) in self.segments {
             writer.append_blocks(file, &blocks)?;
         }
         self.last_totals.write_before(self.since_ns, &mut writer);
+        for (key, value) in &self.properties {
+            let (key, value) = (writer.name(key), writer.name(value));
+            writer.property(Property { key, value });
+        }
         writer.finish()
     }
 }
@@ -319,6 +332,7 @@ impl TraceWriter {
     pub fn copy_kept(&mut self) -> Result<Option<KeptCopy>, TraceError> {
         self.flush()?;
         let (recorded, index, bytes) = (self.recorded(), self.index.clone(), self.length);
+        let names = self.names_before + self.names.len() as u32;
         let Some(kept) = &mut self.kept else { return Ok(None) };
         kept.close_last();
         let open = |segment: &Segment| Ok((File::open(&segment.path)?, segment.blocks.clone()));
@@ -340,6 +354,8 @@ impl TraceWriter {
             recorded,
             since_ns,
             last_totals,
+            names,
+            properties: Vec::new(),
         }))
     }
 
@@ -377,7 +393,10 @@ impl TraceWriter {
         for block in blocks {
             self.out.clear();
             let bytes = block.header.bytes();
-            (&mut from).take(bytes).read_to_end(&mut self.out).map_err(|source| self.failed(source))?;
+            (&mut from)
+                .take(bytes)
+                .read_to_end(&mut self.out)
+                .map_err(|source| self.failed(source))?;
             if self.out.len() as u64 != bytes {
                 return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
             }

@@ -35,6 +35,7 @@ use tprof_collect::{
     Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session,
 };
 use tprof_export::tensorboard::LiveLog;
+use tprof_facts::units;
 use tprof_trace::run::RunInfo;
 use tprof_ui::errors::{self, Failure, print_stderr};
 
@@ -246,7 +247,15 @@ fn launch_and_wait(
     });
     match started {
         Ok(pid) => {
-            let outcome = wait::wait(pid, signals, &|signal| session.asked_to_end(signal));
+            let asked_to_end = |signal| session.asked_to_end(signal);
+            let asks_for_dump = |signal| {
+                let is_asked = resolved.config.dump_on.signal == Some(signal);
+                if is_asked {
+                    session.dump(format!("tprof got {}", units::signal(signal)));
+                }
+                is_asked
+            };
+            let outcome = wait::wait(pid, signals, &asked_to_end, &asks_for_dump);
             fallback::job_ended(outcome);
             match outcome {
                 Outcome::Ended(status) => {

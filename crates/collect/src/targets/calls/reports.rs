@@ -8,6 +8,12 @@ use tprof_trace::model::*;
 use tprof_wire::calls::Report;
 
 impl Calls {
+    /// Whether a device had no memory left since the last call.
+    pub fn lacks_memory(&mut self) -> bool {
+        let told = std::mem::replace(&mut self.told_out_of_memory, self.times_out_of_memory);
+        self.times_out_of_memory > told
+    }
+
     /// Adds a report. A block becomes a row of memory, and a lack of memory an event of the
     /// allocator.
     pub(super) fn reported(

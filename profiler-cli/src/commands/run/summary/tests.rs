@@ -28,6 +28,8 @@ fn config() -> Config {
         delay: None,
         on_hang: None,
         on_slow_step: None,
+        keep: None,
+        dump_on: tprof_collect::DumpOn::default(),
         paused: false,
         schedule: None,
         capture: None,

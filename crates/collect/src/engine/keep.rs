@@ -1,0 +1,211 @@
+//! Keeps only the last part of what happens (`--keep`), and writes what is kept at some moment as a
+//! run within the run: `dump-1`.
+
+use super::inbox::{DumpCause, Reply};
+use super::main_loop::Engine;
+use crate::output::keeping::is_dump;
+use crate::output::run_json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::JoinHandle;
+use tprof_os::sys;
+use tprof_trace::model::{MarkKind, property};
+use tprof_trace::run::{BlindSpot, RunInfo};
+use tprof_trace::{KeptCopy, Recorded};
+
+/// A request to write what is kept.
+pub(super) enum Dump {
+    /// What happened before the request is being written into the files.
+    Gathering { why: String, rule: Option<String>, written: Receiver<Reply> },
+    /// A thread copies the files.
+    Copying(JoinHandle<Result<(), String>>),
+    /// The reply to each further request of this name.
+    Ended(Reply),
+}
+
+/// The dumps of a run by their names.
+pub(super) type Dumps = BTreeMap<String, Dump>;
+
+impl Engine {
+    /// Deletes what is older than what is kept.
+    pub(super) fn forget_old(&mut self, now: u64) {
+        let files = &mut self.out.files;
+        let Some(keeping) = &files.keeping else { return };
+        if let Some(kept) = keeping.kept_steps() {
+            for target in self.targets.values() {
+                if let Some(open) = files.open.get_mut(target.file) {
+                    open.step_starts.add(target.steps_begun(), kept, now);
+                }
+            }
+        }
+        for open in &mut files.open {
+            if let Some(horizon_ns) = keeping.horizon_ns(&open.step_starts, now) {
+                open.writer.forget_before(horizon_ns, now);
+            }
+        }
+    }
+
+    /// Returns what was deleted because only the last part is kept; `None` if nothing was.
+    pub(super) fn not_kept(&self, end_ns: u64) -> Option<BlindSpot> {
+        let files = &self.out.files;
+        let option = files.keeping.as_ref()?.option();
+        let since_ns = files.open.iter().map(|open| open.writer.kept_since_ns()).max()?;
+        let start_ns = self.parts.info.start_ns;
+        let seconds = |ns: u64| format!("{:.2} s", ns as f64 / 1e9);
+        let (off_ns, run_ns) = (since_ns.checked_sub(start_ns)?, end_ns.saturating_sub(start_ns));
+        let what = format!("everything in {} of {}", seconds(off_ns), seconds(run_ns));
+        Some(BlindSpot { as_asked: true, ..BlindSpot::new("the job", what, option) })
+    }
+
+    /// Answers a request to write what is kept, and begins to do so at the first one.
+    pub(super) fn dump(&mut self, name: String, why: String, rule: Option<String>) -> Reply {
+        if self.out.files.keeping.is_none() {
+            let message =
+                "this run keeps everything, so there is nothing to write: `--keep` was not given";
+            return Reply::new(false, message.to_owned());
+        }
+        match self.dumps.get(&name) {
+            Some(Dump::Ended(reply)) => return reply.clone(),
+            Some(Dump::Gathering { .. } | Dump::Copying(_)) => {}
+            None if !is_dump(&name) => {
+                return Reply::new(false, format!("`{name}` is no name of a dump"));
+            }
+            None => {
+                self.mark(&why, MarkKind::Mark);
+                let (reply, written) = channel();
+                self.add_write_request(None, reply);
+                self.dumps.insert(name.clone(), Dump::Gathering { why, rule, written });
+            }
+        }
+        Reply::waiting(format!("`{name}` is being written"))
+    }
+
+    /// Goes on with the dumps that were requested.
+    pub(super) fn follow_dumps(&mut self) {
+        for (name, dump) in std::mem::take(&mut self.dumps) {
+            let dump = match dump {
+                Dump::Gathering { why, rule, written } => match written.try_recv() {
+                    Err(TryRecvError::Empty) => Dump::Gathering { why, rule, written },
+                    _ => self.begin_to_copy(&name, &why, rule.as_deref()),
+                },
+                Dump::Copying(thread) if thread.is_finished() => Dump::Ended(ended(&name, thread)),
+                other => other,
+            };
+            self.dumps.insert(name, dump);
+        }
+    }
+
+    /// Waits for the dumps that are being copied. Those that were not begun are not needed any more:
+    /// the run itself has what is kept.
+    pub(super) fn finish_dumps(&mut self) {
+        for (name, dump) in std::mem::take(&mut self.dumps) {
+            match dump {
+                Dump::Copying(thread) => drop(thread.join()),
+                Dump::Gathering { .. } => {
+                    let _ = std::fs::remove_dir(self.parts.config.output.join(name));
+                }
+                Dump::Ended(_) => {}
+            }
+        }
+    }
+
+    fn begin_to_copy(&mut self, name: &str, why: &str, rule: Option<&str>) -> Dump {
+        let failed = |error: String| Dump::Ended(Reply::new(false, error));
+        let now = sys::monotonic_ns();
+        let directory = self.parts.config.output.join(name);
+        let mut copies: Vec<(PathBuf, KeptCopy)> = Vec::new();
+        for open in &mut self.out.files.open {
+            match open.writer.copy_kept() {
+                Ok(Some(mut copy)) => {
+                    if let Some(rule) = rule {
+                        copy.add_property(property::DUMPED_FOR, rule);
+                    }
+                    let file = open.path.file_name().unwrap_or_default();
+                    copies.push((directory.join(file), copy));
+                }
+                Ok(None) => {}
+                Err(error) => return failed(error.to_string()),
+            }
+        }
+        self.refresh_info();
+        let mut info = self.parts.info.clone();
+        let recorded = copies.iter().map(|(_, copy)| copy.recorded()).sum();
+        Recorded { events: info.completeness.recorded, samples: info.completeness.samples } =
+            recorded;
+        info.completeness.blind.extend(self.not_kept(now));
+        info.notes.push(format!("written while the job ran: {why}"));
+        (info.finished, info.end_ns) = (true, Some(now));
+        if self.parts.config.redact {
+            run_json::redact(&mut info);
+        }
+        let info_path = directory.join(self.parts.info_path.file_name().unwrap_or_default());
+        let copy = move || write(copies, &info_path, &info);
+        match std::thread::Builder::new().name("tprof-dump".to_owned()).spawn(copy) {
+            Ok(thread) => Dump::Copying(thread),
+            Err(error) => failed(error.to_string()),
+        }
+    }
+
+    /// Asks for a dump if a process of a rank failed, and `--on error` is set.
+    pub(super) fn notice_failure(&mut self, image: u64, has_progressed: bool) {
+        let Some(dumps) = self.parts.dumps.as_ref().filter(|_| self.parts.config.dump_on.error)
+        else {
+            return;
+        };
+        let Some(row) = self.out.processes.process(image) else { return };
+        let how = match (row.signal, row.exit_status) {
+            (Some(signal), _) => format!("was ended by signal {signal}"),
+            (None, Some(status)) if status != 0 && has_progressed => {
+                format!("ended with status {status}")
+            }
+            _ => return,
+        };
+        let rank = row.rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
+        let why = format!("process {}{rank} {how}: {}", row.pid, row.command);
+        let _ = dumps.send(DumpCause::new(why));
+    }
+
+    /// Asks for a dump if the host or a device had no memory left for the job since the last time,
+    /// and `--on oom` is set.
+    pub(super) fn notice_lack_of_memory(&mut self, oom_kills: Option<u64>) {
+        let Some(dumps) = self.parts.dumps.as_ref().filter(|_| self.parts.config.dump_on.oom)
+        else {
+            return;
+        };
+        let kills = oom_kills.unwrap_or(0);
+        if kills > self.oom_kills_noticed {
+            self.oom_kills_noticed = kills;
+            let _ =
+                dumps.send(DumpCause::new("the kernel killed a process for lack of memory".into()));
+        }
+        // Each target is asked, so that none is noticed a second time.
+        let lacked = self.targets.values_mut().filter_map(|t| t.calls.lacks_memory().then_some(()));
+        if lacked.count() > 0 {
+            let rule = Some("OutOfDeviceMemory");
+            let why = "a device had no memory left".to_owned();
+            let _ = dumps.send(DumpCause { why, rule, file: None });
+        }
+    }
+}
+
+/// Writes the files, and then `run.json`, by which the dump is known to be whole.
+fn write(
+    copies: Vec<(PathBuf, KeptCopy)>,
+    path: &std::path::Path,
+    info: &RunInfo,
+) -> Result<(), String> {
+    for (path, copy) in copies {
+        copy.write(&path).map_err(|error| error.to_string())?;
+    }
+    let failed = |error| format!("`{}` cannot be written: {error}", path.display());
+    run_json::write(path, info).map(drop).map_err(failed)
+}
+
+fn ended(name: &str, thread: JoinHandle<Result<(), String>>) -> Reply {
+    match thread.join() {
+        Ok(Ok(())) => Reply::new(true, format!("`{name}` is written")),
+        Ok(Err(error)) => Reply::new(false, error),
+        Err(_) => Reply::new(false, "the thread that writes it failed".to_owned()),
+    }
+}

@@ -1,0 +1,91 @@
+//! Writes what is kept of a run (`--keep`) as runs within the run, on all hosts: at events that were
+//! asked for with `--on` and `--on-hang`, and for `tprof ctl dump`.
+
+use super::control::{self, Reply, Request};
+use super::hourly::Hourly;
+use crate::engine::inbox::DumpCause;
+use crate::error::CollectError;
+use crate::output::keeping::DUMP;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Largest number of dumps in a run.
+const MOST: u32 = 1000;
+/// Largest number of dumps that events cause within an hour.
+const MOST_HOURLY: usize = 4;
+/// Time between two questions whether all is written.
+const BETWEEN: Duration = Duration::from_millis(50);
+/// Longest time in which all must be written.
+const WITHIN: Duration = Duration::from_secs(600);
+
+/// Writes dumps for the events of one collector.
+pub struct DumpWriter {
+    /// Directory of the run.
+    pub run: PathBuf,
+    /// What has happened.
+    pub causes: Receiver<DumpCause>,
+}
+
+impl DumpWriter {
+    /// Writes until the run is over.
+    pub fn run(self) {
+        let mut dumps = Hourly::of(MOST_HOURLY);
+        while let Ok(cause) = self.causes.recv() {
+            // What happens together is one event: a rank that fails makes others fail.
+            let others: Vec<DumpCause> = self.causes.try_iter().collect();
+            let now = Instant::now();
+            if !dumps.has_room(now) {
+                continue;
+            }
+            if let Ok((name, Reply { ok: true, .. })) = write(&self.run, &cause.why, cause.rule) {
+                dumps.add(now);
+                let files = [cause].into_iter().chain(others).filter_map(|cause| cause.file);
+                for file in files {
+                    let _ = fs::copy(self.run.join(&file), self.run.join(&name).join(&file));
+                }
+            }
+        }
+    }
+}
+
+/// Writes what all collectors of a live run keep. `rule` is the rule of findings that tells of what
+/// happened, if there is one. Returns the name of the run within the run, and whether it was written.
+pub fn write(run: &Path, why: &str, rule: Option<&str>) -> Result<(String, Reply), CollectError> {
+    let name = make_directory(run)?;
+    let rule = rule.map(str::to_owned);
+    let written = request(run, &Request::Dump { name: name.clone(), why: why.to_owned(), rule });
+    if !matches!(&written, Ok(reply) if reply.ok) {
+        // Unless some of the collectors have written their part.
+        let _ = fs::remove_dir(run.join(&name));
+    }
+    Ok((name, written?))
+}
+
+fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
+    let until = Instant::now() + WITHIN;
+    loop {
+        let reply = control::request(run, request)?;
+        if !reply.waits || Instant::now() >= until {
+            return Ok(reply);
+        }
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// Makes the directory of the next dump, and returns its name.
+fn make_directory(run: &Path) -> Result<String, CollectError> {
+    let failed = |source| CollectError::Unwritable { path: run.to_owned(), source };
+    for number in 1..=MOST {
+        let name = format!("{DUMP}{number}");
+        match fs::DirBuilder::new().mode(0o700).create(run.join(&name)) {
+            Ok(()) => return Ok(name),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(failed(std::io::Error::other(format!("it has {MOST} dumps already"))))
+}

@@ -1,0 +1,293 @@
+//! `--keep`: a run has the last part of its job, and what is kept at some moment can be written as a
+//! run of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tprof_tests::{
+    Job, Live, Outcome, Scratch, Traced, children_of, document, kill, program, run_info, tprof,
+    traced, traced_job, wait_until,
+};
+
+fn job(steps: u32, how: &str) -> Job {
+    Job::new(program("steps_on")).arg(steps.to_string()).arg(how)
+}
+
+/// Runs a job that ends as without tprof.
+fn run(steps: u32, how: &str, options: &[&str], scratch: &Scratch) -> Traced {
+    let run = traced(&job(steps, how), &[&["--mem", "off"], options].concat(), scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    assert!(run.outcome.stdout.ends_with(&format!("step {}\n", steps - 1)), "{:?}", run.outcome);
+    run
+}
+
+/// Returns the numbers of the steps that a run has, in order. It doesn't know when the last one
+/// ended.
+fn steps(run: &Path) -> Vec<u64> {
+    let steps = document("steps", run);
+    let rows = steps["tables"]["steps"].as_array().unwrap();
+    rows.iter().map(|row| row["step"].as_u64().unwrap()).collect()
+}
+
+/// Returns what a run says was left out because the user asked for that.
+fn left_out(run: &Path) -> Vec<String> {
+    let info = run_info(run, |_| true);
+    let blind = info["completeness"]["blind"].as_array().unwrap();
+    let asked = blind.iter().filter(|row| row["as_asked"] == true);
+    asked.map(|row| row["why"].as_str().unwrap().to_owned()).collect()
+}
+
+fn dumps(run: &Path) -> Vec<PathBuf> {
+    let dumps = (1..).map(|number| run.join(format!("dump-{number}")));
+    dumps.take_while(|dump| dump.join("run.json").exists()).collect()
+}
+
+#[track_caller]
+fn are_consecutive(steps: &[u64]) {
+    assert!(steps.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{steps:?}");
+}
+
+#[test]
+fn a_run_has_the_last_part_and_says_what_it_left_out() {
+    let scratch = Scratch::new();
+    let run = run(300, "", &["--keep", "1s"], &scratch);
+    let steps = steps(&run.run);
+    are_consecutive(&steps);
+    assert_eq!(steps.last(), Some(&298));
+    // A step takes at least 10 ms. A twentieth more than asked for is kept, and on a busy machine
+    // the oldest part is deleted late.
+    assert!((20..=200).contains(&steps.len()), "{steps:?}");
+    assert_eq!(left_out(&run.run), ["--keep 1s"]);
+    let summary = tprof(["report"]).arg(&run.run).run_in(scratch.path()).expect_code(0);
+    assert!(summary.stdout.contains("PARTIAL, as asked"), "{}", summary.stdout);
+    let entries = fs::read_dir(&run.run).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut entries: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    entries.sort();
+    assert_eq!(entries, ["rank-0.tprof", "run.json"]);
+}
+
+#[test]
+fn a_number_of_steps_is_kept() {
+    let scratch = Scratch::new();
+    let run = run(300, "", &["--keep", "steps=20"], &scratch);
+    let steps = steps(&run.run);
+    are_consecutive(&steps);
+    assert_eq!(steps.last(), Some(&298));
+    assert!((20..=200).contains(&steps.len()), "{steps:?}");
+    assert_eq!(left_out(&run.run), ["--keep steps=20"]);
+}
+
+#[test]
+fn a_short_job_is_kept_whole() {
+    let scratch = Scratch::new();
+    let run = run(20, "", &["--keep", "60s"], &scratch);
+    assert_eq!(steps(&run.run), (0..19).collect::<Vec<u64>>());
+    assert_eq!(left_out(&run.run), Vec::<String>::new());
+}
+
+#[test]
+fn a_size_limits_the_files_at_every_moment() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let options = ["--keep", "4MiB", "--mem", "exact"];
+    let mut live = Live::start(&traced_job(&job(400, "churns"), &options, &run), &scratch.cwd());
+    live.wait_for("step 0");
+    let kept = || {
+        let within = |directory: PathBuf| {
+            let files = fs::read_dir(directory).into_iter().flatten().flatten();
+            files.filter_map(|file| Some(file.metadata().ok()?.len())).sum::<u64>()
+        };
+        let entries = fs::read_dir(&run).unwrap().flatten().map(|entry| entry.path());
+        entries.filter(|path| path.is_dir()).map(within).sum::<u64>()
+    };
+    let (mut most, until) = (0, Instant::now() + Duration::from_secs(3));
+    while Instant::now() < until {
+        most = most.max(kept());
+    }
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    // The sizes of the files are not of one moment.
+    assert!(most <= (4 << 20) * 11 / 10, "{most}");
+    assert!(most > 3 << 20, "{most}");
+    assert_eq!(left_out(&run), ["--keep 4MiB"]);
+    let whole = fs::metadata(run.join("rank-0.tprof")).unwrap().len();
+    assert!(whole <= 5 << 20, "{whole}");
+    assert_eq!(run_info(&run, |_| true)["completeness"]["lost"], 0);
+}
+
+fn live(steps: u32, how: &str, options: &[&str], scratch: &Scratch) -> (Live, PathBuf) {
+    let run = scratch.run();
+    let options = [&["--mem", "off"], options].concat();
+    let job = traced_job(&job(steps, how), &options, &run);
+    (Live::start(&job, &scratch.cwd()), run)
+}
+
+fn dump(run: &Path, scratch: &Scratch) -> Outcome {
+    tprof(["ctl", "dump", "--why", "for the test"]).arg(run).run_in(scratch.path())
+}
+
+#[test]
+fn what_a_live_run_keeps_is_written_on_request_as_often_as_one_likes() {
+    let scratch = Scratch::new();
+    let (mut live, run) = live(600, "", &["--keep", "1s"], &scratch);
+    for (number, step) in [(1, 150_u64), (2, 300)] {
+        live.wait_for(&format!("step {step}"));
+        let written = dump(&run, &scratch).expect_code(0);
+        let path = run.join(format!("dump-{number}"));
+        assert_eq!(written.stdout, format!("tprof report {}\n", path.display()));
+        let steps = steps(&path);
+        are_consecutive(&steps);
+        assert!(*steps.last().unwrap() >= step - 1, "{steps:?}");
+        assert!(steps[0] > 0, "{steps:?}");
+        assert_eq!(left_out(&path), ["--keep 1s"]);
+        let notes = &run_info(&path, |_| true)["notes"];
+        assert!(notes[0].as_str().unwrap().ends_with("for the test"), "{notes}");
+    }
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(steps(&run).last(), Some(&598), "the run goes on");
+    tprof(["rm", "--yes"]).arg(&run).run_in(scratch.path()).expect_code(0);
+    assert!(!run.exists(), "dumps belong to the run");
+}
+
+#[test]
+fn a_run_that_keeps_everything_refuses_a_dump() {
+    let scratch = Scratch::new();
+    let (mut live, run) = live(200, "", &[], &scratch);
+    live.wait_for("step 0");
+    let refused = dump(&run, &scratch);
+    assert_eq!(refused.code, Some(125), "{refused:?}");
+    assert!(refused.stderr.contains("--keep"), "{refused:?}");
+    assert!(!run.join("dump-1").exists());
+    assert_eq!(live.finish().code, Some(0));
+}
+
+#[test]
+fn many_requests_at_once_are_all_answered() {
+    let scratch = Scratch::new();
+    let (mut live, run) = live(500, "", &["--keep", "2s"], &scratch);
+    live.wait_for("step 100");
+    let written = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..20).map(|_| scope.spawn(|| dump(&run, &scratch))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(written.iter().all(|outcome| outcome.code == Some(0)), "{written:?}");
+    assert_eq!(live.finish().code, Some(0));
+    let dumps = dumps(&run);
+    assert_eq!(dumps.len(), 20);
+    dumps.iter().for_each(|dump| are_consecutive(&steps(dump)));
+}
+
+#[test]
+fn a_slow_step_is_written_whole_and_is_the_first_finding() {
+    let scratch = Scratch::new();
+    let run = run(200, "slow", &["--keep", "10s", "--on", "slow-step=20x"], &scratch);
+    let dumps = dumps(&run.run);
+    assert_eq!(dumps.len(), 1, "one step was slow");
+    let findings = document("findings", &dumps[0]);
+    let first = &findings["tables"]["findings"][0];
+    assert_eq!((&first["rule"], &first["function"]), (&"SlowStep".into(), &"is_slow".into()));
+    let each = document("steps", &dumps[0]);
+    let rows = each["tables"]["steps"].as_array().unwrap();
+    let slow = rows.iter().find(|row| row["step"] == 100).unwrap();
+    assert!(slow["duration_ns"].as_u64().unwrap() >= 1_000_000_000, "{slow}");
+    assert!(dumps[0].join("slow-step-1.json").exists());
+}
+
+#[test]
+fn a_steady_job_has_no_dump() {
+    let options = ["--keep", "10s", "--on", "slow-step=50x,error,oom,signal=USR2"];
+    for how in ["", "child"] {
+        let scratch = Scratch::new();
+        let run = run(100, how, &options, &scratch);
+        assert_eq!(dumps(&run.run), Vec::<PathBuf>::new(), "{how}");
+    }
+}
+
+#[test]
+fn a_process_of_a_rank_that_fails_is_an_event() {
+    for (how, text) in [("crashes", "was ended by signal 11"), ("fails", "ended with status 3")] {
+        let scratch = Scratch::new();
+        let run = run(200, how, &["--keep", "10s", "--on", "error"], &scratch);
+        let dumps = dumps(&run.run);
+        assert_eq!(dumps.len(), 1, "{how}");
+        let notes = &run_info(&dumps[0], |_| true)["notes"];
+        assert!(notes.to_string().contains(text), "{notes}");
+    }
+}
+
+#[test]
+fn a_signal_to_tprof_is_an_event_and_does_not_reach_the_job() {
+    let scratch = Scratch::new();
+    // The job would be ended by the signal.
+    let (mut live, run) = live(300, "", &["--keep", "10s", "--on", "signal=USR2"], &scratch);
+    live.wait_for("step 50");
+    kill(live.pid(), libc::SIGUSR2);
+    wait_until("a dump", || !dumps(&run).is_empty());
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let notes = run_info(&run.join("dump-1"), |_| true)["notes"].to_string();
+    assert!(notes.contains("tprof got SIGUSR2"), "{notes}");
+}
+
+#[test]
+fn a_killed_tprof_leaves_the_last_part() {
+    let scratch = Scratch::new();
+    let (mut live, run) = live(100_000, "", &["--keep", "1s"], &scratch);
+    live.wait_for("step 300");
+    // The job goes on without tprof, and would do so for a quarter of an hour.
+    let job = children_of(live.pid());
+    kill(live.pid(), libc::SIGKILL);
+    for pid in job {
+        kill(pid, libc::SIGKILL);
+    }
+    live.finish();
+    let steps = steps(&run);
+    are_consecutive(&steps);
+    assert!((20..=250).contains(&steps.len()), "{steps:?}");
+    assert!(steps[0] > 50 && *steps.last().unwrap() > 250, "{steps:?}");
+    let summary = tprof(["report"]).arg(&run).run_in(scratch.path()).expect_code(0);
+    assert!(summary.stdout.contains("NOT COMPLETE"), "{}", summary.stdout);
+    tprof(["rm", "--yes"]).arg(&run).run_in(scratch.path()).expect_code(0);
+    assert!(!run.exists(), "the segments belong to the run");
+}
+
+#[test]
+fn ranks_are_written_together() {
+    let scratch = Scratch::new();
+    let program = program("steps_on");
+    let program = program.display();
+    let both = Job::sh(&format!(
+        "RANK=1 WORLD_SIZE=2 {program} 300 >/dev/null & RANK=0 WORLD_SIZE=2 exec {program} 300"
+    ));
+    let run = scratch.run();
+    let options = ["--mem", "off", "--keep", "1s"];
+    let mut live = Live::start(&traced_job(&both, &options, &run), &scratch.cwd());
+    live.wait_for("step 200");
+    dump(&run, &scratch).expect_code(0);
+    assert_eq!(live.finish().code, Some(0));
+    let dumped = document("steps", &run.join("dump-1"));
+    let rows = dumped["tables"]["steps"].as_array().unwrap();
+    for rank in [0, 1] {
+        let of_rank: Vec<&Value> =
+            rows.iter().filter(|row| row["rank"] == format!("rank {rank}")).collect();
+        assert!(of_rank.len() > 20, "rank {rank}: {rows:?}");
+    }
+}
+
+#[test]
+fn bad_limits_and_events_without_limits_are_refused_with_an_example() {
+    for (options, right) in [
+        (["--keep", "forever"], "--keep=120s"),
+        (["--keep", "steps=0"], "--keep=steps=50"),
+        (["--keep", "1KiB"], "--keep=2GiB"),
+        (["--on", "error"], "--keep 120s --on error"),
+        (["--on", "signal=KILL"], "--on=signal=USR2"),
+    ] {
+        let refused = tprof(["run"]).args(options).arg("true").run_in(Scratch::new().path());
+        assert_eq!(refused.code, Some(125), "{options:?}: {refused:?}");
+        assert!(refused.stderr.contains(right), "{refused:?}");
+    }
+}
