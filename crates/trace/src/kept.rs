@@ -7,6 +7,7 @@
 //! or that was killed.
 
 use crate::scan::Source;
+use crate::tables::table;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,20 @@ use std::path::{Path, PathBuf};
 /// Name of the mark that says since when everything was kept. It is of the kind `RecordingOn` and
 /// belongs to no process. Of several such marks in a file, the earliest counts.
 pub const KEEP_MARK: &str = "--keep";
+
+/// Whether rows of a table describe what happened at a time, and not the job itself.
+pub(crate) fn passes(id: u16) -> bool {
+    table::is_large(id)
+        || matches!(
+            id,
+            table::HEAP_EVENTS
+                | table::MAP_EVENTS
+                | table::HEAP_TOTALS
+                | table::RECORDING_TOTALS
+                | table::COUNTERS
+                | table::MARKS
+        )
+}
 
 /// Returns the directory of a file's segments. A hostile header can't name one elsewhere.
 pub(crate) fn directory_of(path: &Path, name: &str) -> Option<PathBuf> {
@@ -26,19 +41,24 @@ pub(crate) fn segment(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}"))
 }
 
-/// Adds the segments in a directory to a source, the oldest first. A segment that the writer deletes
-/// at this moment is left out.
-pub(crate) fn add_segments(source: &mut Source, directory: &Path) -> io::Result<()> {
+/// Returns the numbers of the segments in a directory, the oldest first.
+pub(crate) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let number = |name: &str| name.parse::<u64>().ok().filter(|_| name.len() == 10);
     let mut numbers: Vec<u64> =
         entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect();
     numbers.sort_unstable();
-    for number in numbers {
+    Ok(numbers)
+}
+
+/// Adds the segments in a directory to a source, the oldest first. A segment that the writer deletes
+/// at this moment is left out.
+pub(crate) fn add_segments(source: &mut Source, directory: &Path) -> io::Result<()> {
+    for number in segments(directory)? {
         match File::open(segment(directory, number)) {
             Ok(file) => source.append(file)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

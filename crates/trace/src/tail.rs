@@ -7,6 +7,7 @@
 //! caller asks for them. Of other blocks, only the headers are counted. A block that is still
 //! incomplete is read by a later call. The file is treated as hostile, as in [`crate::TraceFile`].
 
+mod segments;
 mod stacks;
 
 use crate::columns_read::Columns;
@@ -20,11 +21,13 @@ use crate::scan::{IndexRow, Source};
 use crate::tables::{NameRow, Part, ProcessEndRow, SpanTitle, ThreadNameRow, table};
 use crate::tail_names::TailNames;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use segments::SegmentPlace;
 pub use stacks::StackFunction;
 
 /// After a call has decoded this many bytes, it returns, and sets [`TailUpdate::more`].
@@ -126,6 +129,8 @@ struct Place {
     damaged: u64,
     last_ns: u64,
     closed: bool,
+    /// The segments that belong to the file, by their numbers.
+    segments: BTreeMap<u64, SegmentPlace>,
 }
 
 impl TraceTail {
@@ -194,6 +199,7 @@ impl TraceTail {
         let mut news = TailUpdate::default();
         let length = file.metadata().map_err(|source| self.failed(source))?.len();
         if self.is_unchanged(length) {
+            self.read_segments(decoder, &mut news).map_err(|source| self.failed(source))?;
             return Ok(news);
         }
         if self.is_other(file, length) {
@@ -207,7 +213,8 @@ impl TraceTail {
         let steady = self.at.length == length;
         self.at.length = length;
         let walked = self.walk(&source, steady, decoder, &mut news);
-        walked.map_err(|source| self.failed(source))?;
+        let segments = walked.and_then(|()| self.read_segments(decoder, &mut news));
+        segments.map_err(|source| self.failed(source))?;
         Ok(news)
     }
 
@@ -284,7 +291,10 @@ impl TraceTail {
                     false => return Ok(()),
                 }
             }
-            let taken = self.take(source, &IndexRow { offset, header }, decoder, news);
+            let taken = match self.is_of_segment(&header) {
+                true => Ok(0),
+                false => self.take(source, &IndexRow { offset, header }, decoder, news),
+            };
             match taken {
                 Ok(decoded) => bytes += decoded,
                 // The block may be incomplete, because a file system may show a file's new length
@@ -297,7 +307,9 @@ impl TraceTail {
             }
             self.at.offset = end;
             self.at.last_ns = self.at.last_ns.max(header.last_ns);
-            self.at.events += if is_event(header.table) { header.rows.into() } else { 0 };
+            if is_event(header.table) && !self.is_of_segment(&header) {
+                self.at.events += u64::from(header.rows);
+            }
             self.at.closed = header.table == table::END;
         }
         Ok(())

@@ -6,7 +6,9 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use tprof_trace::model::*;
-use tprof_trace::{FilePart, KeptRoom, TraceFile, TraceWriter};
+use tprof_trace::{
+    FilePart, KeptRoom, TailDecoder, TailOptions, TraceFile, TraceTail, TraceWriter,
+};
 
 const MS: u64 = 1_000_000;
 const SEGMENTS: &str = "kept-1";
@@ -248,6 +250,35 @@ fn a_part_of_the_file_begins_with_what_was_kept() {
     let spans = spans(&file);
     assert!(spans.iter().all(|span| (since_ns..to).contains(&span.start_ns)));
     assert!(spans.len() >= 290, "{}", spans.len());
+}
+
+#[test]
+fn a_live_reader_gets_each_row_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut writer, path) = create(directory.path(), None);
+    let mut tail = TraceTail::new(&path, TailOptions { samples: true, ..TailOptions::default() });
+    let mut decoder = TailDecoder::new().unwrap();
+    let (mut readings, mut samples) = (Vec::new(), 0);
+    let mut read = |tail: &mut TraceTail| {
+        let news = tail.read_more(&std::fs::File::open(&path).unwrap(), &mut decoder).unwrap();
+        readings.extend(news.counters.iter().map(|row| row.value as u64));
+        samples += news.samples.len();
+        assert!(!news.restarted);
+    };
+    for number in 0..500 {
+        step(&mut writer, number);
+        let now_ns = common::START + number * MS;
+        writer.forget_before(now_ns.saturating_sub(50 * MS), now_ns);
+        if number % 10 == 0 {
+            writer.flush().unwrap();
+            read(&mut tail);
+        }
+    }
+    writer.finish().unwrap();
+    read(&mut tail);
+    assert!(tail.is_closed());
+    assert_eq!(readings, (0..500).collect::<Vec<u64>>());
+    assert_eq!((samples, tail.events(), tail.damaged()), (500, 5000, 0));
 }
 
 /// A header that names a directory elsewhere is hostile.

@@ -3,7 +3,7 @@
 use super::TraceWriter;
 use crate::error::TraceError;
 use crate::file::{BlockHeader, NO_PROCESS, TraceHeader};
-use crate::kept::{KEEP_MARK, directory_of, segment};
+use crate::kept::{KEEP_MARK, directory_of, passes, segment};
 use crate::model::{HeapTotals, Mark, MarkKind, ProcessIndex, Property, RecordingTotals};
 use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
@@ -45,20 +45,6 @@ impl KeptRoom {
     fn segment_bytes(&self) -> u64 {
         (self.most / BY_SIZE).clamp(LEAST_SEGMENT, MOST_SEGMENT)
     }
-}
-
-/// Whether rows of a table describe what happened at a time, and not the job itself.
-fn passes(id: u16) -> bool {
-    table::is_large(id)
-        || matches!(
-            id,
-            table::HEAP_EVENTS
-                | table::MAP_EVENTS
-                | table::HEAP_TOTALS
-                | table::RECORDING_TOTALS
-                | table::COUNTERS
-                | table::MARKS
-        )
 }
 
 /// The segments of a file that is being written.
