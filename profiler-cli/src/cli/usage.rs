@@ -204,7 +204,7 @@ mod tests {
         let words = words_of("tprof ctl <COMMAND>");
         assert_eq!(
             words,
-            "the subcommands of `tprof ctl` are start, stop, mark, step, snapshot, status"
+            "the subcommands of `tprof ctl` are start, stop, mark, step, dump, snapshot, status"
         );
         assert_eq!(words_of("tprof nothing"), "the command has no such subcommand");
     }
