@@ -2,8 +2,8 @@
  * WORLD_SIZE, and pass the id through the file that MEETING names.
  *
  * HOW is what rank 1 does in step 10. late: it waits in `loads` for ever. ends: it exits with status 3. apart: it calls
- * another operation than rank 0. kernel: it waits for a kernel of its own that takes half an hour. calm: nothing,
- * and steps go on until the ranks are killed.
+ * another operation than rank 0. kernel: it waits for a kernel of its own that takes half an hour, behind which
+ * others wait. calm: nothing, and steps go on until the ranks are killed.
  * Before that step each rank prints `ready RANK PID`. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ extern int ncclBroadcast(const void *, void *, size_t, int, int, void *, void *)
 enum { STEP = 10, COUNT = 1024, FLOAT = 7, BLOCKS = 2000000000 };
 static const char *how;
 static void *buffer;
-static char spins_stub;
+static char spins_stub, follows_stub;
 
 static void check(int result, const char *what)
 {
@@ -39,6 +39,7 @@ __attribute__((constructor)) static void register_kernels(void)
 {
     void **handle = __cudaRegisterFatBinary(0);
     __cudaRegisterFunction(handle, &spins_stub, 0, "_Z5spinsPf", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(handle, &follows_stub, 0, "_Z7followsPf", -1, 0, 0, 0, 0, 0);
     __cudaRegisterFatBinaryEnd(handle);
 }
 
@@ -103,6 +104,7 @@ int main(int argc, char **argv)
             if (rank == 1 && !strcmp(how, "kernel")) {
                 const dim3_t grid = {BLOCKS, 1, 1}, block = {32, 1, 1};
                 CHECK(cudaLaunchKernel(&spins_stub, grid, block, 0, 0, 0));
+                for (int i = 0; i < 3; i++) CHECK(cudaLaunchKernel(&follows_stub, block, block, 0, 0, 0));
                 done += waits();
             }
             if (rank == 1 && !strcmp(how, "apart")) {

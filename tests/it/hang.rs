@@ -178,12 +178,29 @@ fn a_stopped_rank_is_named() {
 
 #[test]
 fn a_kernel_that_does_not_end_is_named_with_the_line_that_waits_for_it() {
-    let hanging = need_some!(nccl("kernel", None));
-    let answer = hanging.verdict("kernel");
-    blames(&answer, 1, "waits", &hang_c(), "HERE waits");
-    let text = answer["verdict"]["text"].as_str().unwrap();
-    assert!(text.contains("the last kernel, spins(float*), was launched"), "{text}");
-    assert!(text.contains("has not entered all_reduce 10 of group "), "{text}");
+    for calls in ["cupti", "hooks"] {
+        let hanging = need_some!(nccl_with("kernel", None, &["--cuda-calls", calls]));
+        let answer = hanging.verdict("kernel");
+        blames(&answer, 1, "waits", &hang_c(), "HERE waits");
+        let text = answer["verdict"]["text"].as_str().unwrap();
+        assert!(text.contains("has not entered all_reduce 10 of group "), "{text}");
+        // Records of kernels come late. After that, those that have none are known.
+        let mut last = Value::Null;
+        wait_until("the oldest kernels", || {
+            last = hanging.ask();
+            let ranks = last["ranks"].as_array().unwrap();
+            ranks.iter().all(|rank| !rank["streams"].as_array().unwrap().is_empty())
+        });
+        let text = last["verdict"]["text"].as_str().unwrap();
+        assert!(text.contains("the kernel spins(float*), launched "), "{calls}: {text}");
+        assert!(text.contains("has not ended (3 more wait behind it)"), "{calls}: {text}");
+        // The other rank's operation waits in a kernel as well.
+        let other = last["ranks"][0]["streams"][0]["oldest"]["kernel"].as_str().unwrap();
+        assert!(other.starts_with("ncclDevKernel_AllReduce"), "{calls}: {last:#}");
+        let shown = hanging.text(&["--rank", "1"]);
+        let stream = "default stream: 4 kernels have not ended, first spins(float*), launched";
+        assert!(shown.contains(stream), "{calls}: {shown}");
+    }
 }
 
 #[test]

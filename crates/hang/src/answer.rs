@@ -185,6 +185,7 @@ fn json_of(view: &RankView<'_>) -> Value {
         "quiet_ns": state.quiet_ns(),
         "collective": collective,
         "last_launch": state.launch,
+        "streams": state.streams,
         "waits_for": driving.and_then(|thread| wait_of(thread, view)),
         "stack": driving.map(|thread| &thread.frames),
         "stack_is_cut": driving.map(|thread| thread.is_cut),
@@ -237,6 +238,9 @@ fn of_rank(ranks: &[u32], view: &RankView<'_>) -> String {
     };
     if let Some(open) = &view.open {
         let _ = writeln!(text, "  in: {}", in_operation(open));
+    }
+    for stream in state.streams.iter().flatten() {
+        let _ = writeln!(text, "  {}", words::stream(stream));
     }
     if let Some(thread) = state.driving() {
         text += &waits(thread, view);

@@ -39,7 +39,7 @@ pub use answer::{Answer, NotAnswered};
 pub use slow::{SlowStep, slow_step};
 pub use state::{
     Backend, CallState, DumpFile, FrameState, GroupState, HostState, LaunchState, Layer, Operation,
-    Progress, RankEnd, RankState, StepState, ThreadState, Wait, WaitKind,
+    Progress, RankEnd, RankState, StepState, StreamState, ThreadState, Wait, WaitKind,
 };
 pub use verdict::{Kind, Verdict, judge};
 pub use words::numbers as rank_numbers;

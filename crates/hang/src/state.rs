@@ -35,6 +35,10 @@ pub struct RankState {
     pub groups: Vec<GroupState>,
     /// The last kernel that a hooked call launched; `None` if none was recorded.
     pub launch: Option<LaunchState>,
+    /// Streams with kernels that were launched a while ago and whose end was not recorded, the one
+    /// with the oldest first; `None` if CUPTI doesn't tell.
+    #[serde(default)]
+    pub streams: Option<Vec<StreamState>>,
     /// Time since the last hooked call that gave a device work, ns; `None` if none was recorded.
     pub work_age_ns: Option<u64>,
     /// CPU time that the process used between the two readings, as a share of the time between
@@ -98,6 +102,19 @@ pub struct LaunchState {
     pub kernel: String,
     /// Time since the launch, ns.
     pub age_ns: u64,
+}
+
+/// A stream with kernels that were launched and whose end was not recorded. All but the oldest wait
+/// for another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamState {
+    /// Handle of the stream, as CUDA has it: 1 is the default stream, 2 that of each thread. `None` if
+    /// unknown.
+    pub stream: Option<u64>,
+    /// Number of these kernels.
+    pub kernels: u64,
+    /// The oldest of them.
+    pub oldest: LaunchState,
 }
 
 /// A hooked call that has not returned, and may wait.

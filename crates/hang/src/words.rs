@@ -1,7 +1,7 @@
 //! Phrases about ranks and waits.
 
 use crate::situation::{Open, RankView};
-use crate::state::{Backend, FrameState, RankEnd, RankState, ThreadState, WaitKind};
+use crate::state::{Backend, FrameState, RankEnd, RankState, StreamState, ThreadState, WaitKind};
 use tprof_facts::units;
 
 /// Numbers of ranks that are listed one by one.
@@ -64,6 +64,21 @@ pub fn operation(open: &Open) -> String {
         (None, _) => String::new(),
     };
     format!("{} {number}{of}", open.operation.name)
+}
+
+/// Says which kernels of a stream have not ended: `stream 0x7f2a: 3 kernels have not ended, first
+/// gemm, launched 9.00 s ago`.
+pub fn stream(of: &StreamState) -> String {
+    let name = match of.stream {
+        Some(1) => "default stream".to_owned(),
+        Some(2) => "a thread's default stream".to_owned(),
+        Some(handle) => format!("stream {handle:#x}"),
+        None => "a stream".to_owned(),
+    };
+    let kernels = units::counted(of.kernels, "kernel has", "kernels have");
+    let kernel = if of.oldest.kernel.is_empty() { "one without a name" } else { &of.oldest.kernel };
+    let ago = units::duration(of.oldest.age_ns);
+    format!("{name}: {kernels} not ended, first {kernel}, launched {ago} ago")
 }
 
 /// Says how a rank ended.
@@ -166,12 +181,25 @@ pub fn quiet(state: &RankState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::LaunchState;
 
     #[test]
     fn numbers_of_ranks_are_ranges() {
         assert_eq!(numbers(&[0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
         let odd: Vec<u32> = (0..20).map(|n| 2 * n).collect();
         assert_eq!(numbers(&odd), "0, 2, 4, 6, 8, 10, 12, 14, and more");
+    }
+
+    #[test]
+    fn kernels_that_have_not_ended_are_counted_by_stream() {
+        let oldest = LaunchState { kernel: "gemm".into(), age_ns: 9_000_000_000 };
+        let of = |handle, kernels| {
+            stream(&StreamState { stream: handle, kernels, oldest: oldest.clone() })
+        };
+        let last = "first gemm, launched 9.00 s ago";
+        assert_eq!(of(Some(1), 1), format!("default stream: 1 kernel has not ended, {last}"));
+        let some = format!("stream 0x7f2a: 3 kernels have not ended, {last}");
+        assert_eq!(of(Some(0x7f2a), 3), some);
     }
 
     #[test]

@@ -284,6 +284,16 @@ impl Gpu {
         self.spans.push(row);
     }
 
+    /// Returns when the launches from before a time began of which no kernel was recorded, ns; `None`
+    /// if CUPTI doesn't record, or if too many have waited.
+    pub fn launches_without_kernels(&self, before_ns: u64) -> Option<Vec<u64>> {
+        self.calls_from_ns?;
+        let mut launches = self.launches.waiting_since(before_ns)?;
+        // Libraries with a runtime of their own make calls that CUPTI doesn't leave to the hooks.
+        launches.extend(self.by_order.waiting_since(before_ns));
+        Some(launches)
+    }
+
     fn ran(&mut self, correlation: u32, start_ns: u64, of: (u32, u32), work: StartedWork) {
         let stream = u64::from(of.0) << 32 | u64::from(of.1);
         self.by_order.ran(RanWork { correlation, start_ns, stream, work });

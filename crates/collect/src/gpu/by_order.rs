@@ -170,6 +170,16 @@ impl ByOrder {
         (stream != u64::MAX).then_some((stream, work))
     }
 
+    /// Returns when the launches from before a time began that have not been joined with a kernel,
+    /// ns.
+    pub fn waiting_since(&self, before_ns: u64) -> Vec<u64> {
+        let launches = self
+            .calls
+            .iter()
+            .filter(|call| matches!(call.work, StartedWork::Kernel(_)) && !call.may_be_captured);
+        launches.map(|call| call.row.start_ns).filter(|start_ns| *start_ns < before_ns).collect()
+    }
+
     /// Adds a call that started work, which a hook recorded.
     pub fn called(&mut self, call: StartingCall) {
         self.calls.push(call);

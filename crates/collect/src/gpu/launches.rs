@@ -129,12 +129,23 @@ impl Launches {
     /// Returns the number of launches without a record of their kernel, minus those that another
     /// loss already includes.
     pub fn without_kernels(&self) -> u64 {
+        (self.uncaptured().count() as u64).saturating_sub(self.counted)
+    }
+
+    /// Returns when the launches from before a time began that have no record of their kernel, ns;
+    /// `None` if that is unknown.
+    pub fn waiting_since(&self, before_ns: u64) -> Option<Vec<u64>> {
+        let old = self.uncaptured().filter(|start_ns| *start_ns < before_ns);
+        (!self.unknown).then(|| old.collect())
+    }
+
+    /// Returns when the launches began that wait for their kernels, ns.
+    fn uncaptured(&self) -> impl Iterator<Item = u64> {
         let captured = |start_ns: u64| {
             self.captures.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&start_ns))
                 || self.open.values().any(|from_ns| *from_ns <= start_ns)
         };
-        let waiting = self.waiting.values().filter(|start_ns| !captured(**start_ns)).count();
-        (waiting as u64).saturating_sub(self.counted)
+        self.waiting.values().copied().filter(move |start_ns| !captured(*start_ns))
     }
 }
 
@@ -172,6 +183,8 @@ mod tests {
         launches.called(&RuntimeCall { succeeded: false, ..call(Class::Launch, 2000, 5000) });
         launches.add(Class::Memory, 3000, 5000);
         assert_eq!(launches.without_kernels(), 10);
+        assert_eq!(launches.waiting_since(5001), Some(vec![5000; 10]));
+        assert_eq!(launches.waiting_since(5000), Some(Vec::new()));
         launches.counted = 4;
         assert_eq!(launches.without_kernels(), 6);
     }
@@ -197,6 +210,7 @@ mod tests {
             launches.add(Class::Launch, correlation, 0);
         }
         assert_eq!((launches.without_kernels(), launches.waiting.len()), (0, 0));
+        assert_eq!(launches.waiting_since(u64::MAX), None, "too many have waited");
         let mut launches = Launches::default();
         for correlation in 0..3 * MAX_EARLY as u32 {
             launches.ran(correlation);

@@ -28,6 +28,7 @@ use crate::gpu::texts::without_version;
 use crate::gpu::virtual_memory::{MappingCall, VirtualMemory};
 use crate::shared::clock::Clock;
 use crate::targets::collectives::{Collectives, HookedCall};
+use crate::targets::device_queue::{HookedLaunch, LastLaunches};
 use crate::targets::gemms::Gemms;
 use crate::targets::progress::Operations;
 use std::collections::HashMap;
@@ -102,8 +103,8 @@ pub struct Calls {
     pub collectives: Collectives,
     /// The operations of MPI that are over.
     pub mpi: Operations,
-    /// Kernel and time of the last launch.
-    last_launch: Option<(u64, u64)>,
+    /// The last launches of kernels.
+    pub launches: LastLaunches,
     /// Time of the last call that gave a device work, ns.
     last_work_ns: Option<u64>,
     threads: HashMap<ThreadIndex, ThreadCalls>,
@@ -148,7 +149,7 @@ impl Calls {
             told_out_of_memory: 0,
             collectives: Collectives::new(process),
             mpi: Operations::default(),
-            last_launch: None,
+            launches: LastLaunches::default(),
             last_work_ns: None,
             threads: HashMap::new(),
             gemms: Gemms::default(),
@@ -177,7 +178,12 @@ impl Calls {
                         self.mpi.add(function.name.text(), None, time_ns + duration_ns);
                     }
                     Effect::Launches { .. } if result == 0 => {
-                        self.last_launch = Some((detail, time_ns));
+                        self.launches.add(HookedLaunch {
+                            start_ns: time_ns,
+                            end_ns: time_ns + duration_ns,
+                            kernel: detail,
+                            stream: stream_of(number, stream),
+                        });
                     }
                     _ => {}
                 }
@@ -293,7 +299,13 @@ impl Calls {
 
     /// Returns the name of the kernel that was launched last, empty if it is unknown, and the time.
     pub fn last_launch(&self) -> Option<(&str, u64)> {
-        self.last_launch.map(|(kernel, time_ns)| (self.kernels.name_of(kernel), time_ns))
+        let last = self.launches.last()?;
+        Some((self.kernel_name(last.kernel), last.start_ns))
+    }
+
+    /// Returns the name of a kernel by its stub or handle; empty if it is unknown.
+    pub fn kernel_name(&self, kernel: u64) -> &str {
+        self.kernels.name_of(kernel)
     }
 
     /// Returns a row for a call, without the arguments.

@@ -8,6 +8,7 @@ mod calls;
 pub mod code;
 mod collectives;
 mod cpu_rows;
+mod device_queue;
 pub mod ending;
 mod gemms;
 mod heap;

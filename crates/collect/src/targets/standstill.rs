@@ -80,12 +80,13 @@ impl Target {
             kernel: kernel.to_owned(),
             age_ns: now_ns.saturating_sub(time_ns),
         });
+        let streams = self.device_queue(now_ns);
         let work_age_ns = self.calls.last_work_ns().map(|ns| now_ns.saturating_sub(ns));
         let groups = match always_on && self.has_all_operations() {
             true => groups_of(self, now_ns),
             false => Vec::new(),
         };
-        RankState { step, launch, work_age_ns, groups, calls, ..RankState::default() }
+        RankState { step, launch, streams, work_age_ns, groups, calls, ..RankState::default() }
     }
 }
 

@@ -7,7 +7,7 @@ pub use groups::find_late;
 mod tests;
 
 use crate::situation::{RankView, Situation};
-use crate::state::HostState;
+use crate::state::{HostState, LaunchState};
 use crate::words;
 use serde::Serialize;
 use tprof_facts::units;
@@ -158,14 +158,30 @@ fn kernel(situation: &Situation<'_>) -> Option<Verdict> {
     })
 }
 
-/// Names the last kernel of a rank that waits for its device for longer than usual.
+/// Names the kernel for which a rank waits for longer than usual: the oldest that has not ended, or
+/// the last one, if it isn't known which have ended.
 fn device_work(view: &RankView<'_>, limit_ns: u64) -> Option<String> {
     let state = view.state;
     let call = state.device_wait()?;
-    let launch = state.launch.as_ref().filter(|of| of.age_ns >= limit_ns)?;
-    let name = if launch.kernel.is_empty() { "without a name" } else { &launch.kernel };
-    let ago = units::duration(launch.age_ns);
-    Some(format!("`{call}` does not return, and the last kernel, {name}, was launched {ago} ago"))
+    let last = state.launch.as_ref().filter(|of| of.age_ns >= limit_ns)?;
+    let name = |launch: &LaunchState| match launch.kernel.as_str() {
+        "" => "without a name".to_owned(),
+        name => name.to_owned(),
+    };
+    let ago = |launch: &LaunchState| units::duration(launch.age_ns);
+    let oldest = state.streams.as_ref().and_then(|streams| streams.first());
+    let kernel = match oldest {
+        Some(of) => {
+            let behind = match of.kernels {
+                1 => String::new(),
+                all => format!(" ({} more wait behind it)", units::count(all - 1)),
+            };
+            let (name, ago) = (name(&of.oldest), ago(&of.oldest));
+            format!("the kernel {name}, launched {ago} ago, has not ended{behind}")
+        }
+        None => format!("the last kernel, {}, was launched {} ago", name(last), ago(last)),
+    };
+    Some(format!("`{call}` does not return, and {kernel}"))
 }
 
 fn unknown(situation: &Situation<'_>, unanswered: usize) -> Verdict {

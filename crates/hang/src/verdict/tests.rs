@@ -221,6 +221,18 @@ fn a_rank_that_waits_for_its_device_alone_names_its_last_kernel() {
 }
 
 #[test]
+fn the_oldest_kernel_that_has_not_ended_is_named_where_cupti_tells() {
+    let launch = |kernel: &str| LaunchState { kernel: kernel.into(), age_ns: 9 * SECOND };
+    let streams = Some(vec![StreamState { stream: Some(1), kernels: 4, oldest: launch("spins") }]);
+    let launch = Some(launch("follows"));
+    let rank = RankState { groups: Vec::new(), launch, streams, ..in_nccl(0, 0) };
+    let verdict = of(vec![rank]);
+    assert_eq!(verdict.kind, Kind::Kernel);
+    let text = "the kernel spins, launched 9.00 s ago, has not ended (3 more wait behind it)";
+    assert!(verdict.text.contains(text), "{}", verdict.text);
+}
+
+#[test]
 fn a_rank_that_is_late_because_of_its_device_names_its_last_kernel() {
     // Rank 1 has done what all have, and waits for a kernel of its own.
     let launch = Some(LaunchState { kernel: "spins".into(), age_ns: 9 * SECOND });
