@@ -132,10 +132,8 @@ fn stride(ranks: &[RankFindings]) -> u64 {
 /// Says what a step would take without the rank's lateness, if the steps can be replayed.
 fn without(ranks: &[RankFindings], rank: usize) -> Option<String> {
     let steps: Vec<&RankSteps> = ranks.iter().map(|rank| &rank.rank_collectives.steps).collect();
-    if steps.iter().any(|of| of.is_unfollowed) {
-        return None;
-    }
-    let found = what_if(&JobGraph::of(&steps), rank)?;
+    let graph = JobGraph::of(&steps);
+    let found = graph.is_followed().then(|| what_if(&graph, rank)).flatten()?;
     let rounded = |ns: f64| duration(ns.max(0.0).round() as u64);
     Some(format!(
         " Without its lateness a step takes {} (± {}) instead of {}.",

@@ -5,6 +5,7 @@ mod arrivals;
 mod clocks;
 mod decided;
 mod hta;
+mod stages;
 mod tables;
 
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
@@ -32,8 +33,6 @@ pub struct Stragglers;
 /// The data that the report keeps of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStragglers {
-    /// Name of the rank's host; empty if it is not known.
-    host: String,
     compared: ComparedCollectives,
     steps: RankSteps,
     load: Load,
@@ -103,8 +102,7 @@ impl Analysis for Stragglers {
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        let host = rank.file.header().host.clone();
-        RankStragglers { host, compared, steps: of_steps, load, left_out, hta: Default::default() }
+        RankStragglers { compared, steps: of_steps, load, left_out, hta: Default::default() }
     }
 
     fn join(&self, parts: Vec<(RankContext, RankStragglers)>, options: &Options) -> Body {
