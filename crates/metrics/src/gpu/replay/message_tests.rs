@@ -1,12 +1,15 @@
 //! Replays of ranks that send and receive, compared with simulations of what they did and of what
 //! they would do.
 
-use super::simulated::{Act, Schedule, Simulated, pipeline, receive, send};
+use tprof_fixture::exchanges::{Act, Schedule, Simulated, pipeline, receive, send};
+
+use super::simulated::recorded;
 use super::*;
 
 const MS: u64 = 1_000_000;
 const TRANSFER_NS: u64 = 10_000;
-const SCHEDULES: [Schedule; 2] = [Schedule::GPipe, Schedule::OneForwardOneBackward];
+const SCHEDULES: [Schedule; 3] =
+    [Schedule::GPipe, Schedule::OneForwardOneBackward, Schedule::Grouped];
 
 /// Calls `check` with the graph of a job.
 fn with_graph<T>(steps: &[RankSteps], check: impl FnOnce(&JobGraph<'_>) -> T) -> T {
@@ -15,7 +18,7 @@ fn with_graph<T>(steps: &[RankSteps], check: impl FnOnce(&JobGraph<'_>) -> T) ->
 }
 
 fn of_job<T>(job: &Simulated, check: impl FnOnce(&JobGraph<'_>) -> T) -> T {
-    with_graph(&job.recorded(&[]), check)
+    with_graph(&recorded(job, &[]), check)
 }
 
 fn shares(pipeline: &Pipeline) -> Vec<f64> {
@@ -147,7 +150,7 @@ fn clocks_of_other_hosts_change_nothing() {
     let clocks = [("a", 0), ("a", 0), ("b", 1 << 60), ("c", 77 * MS)];
     let unknown = [("", 0), ("", 5 * MS), ("", 1 << 60), ("", 77 * MS)];
     let all = |clocks: &[(&str, u64)]| {
-        with_graph(&job.recorded(clocks), |graph| {
+        with_graph(&recorded(&job, clocks), |graph| {
             (decided_steps(graph).unwrap(), pipelines(graph).remove(0), graph.is_followed())
         })
     };
@@ -170,11 +173,11 @@ fn messages_of_which_one_side_is_not_recorded_are_not_followed() {
     let job = pipeline(Schedule::GPipe, &[(5 * MS, 5 * MS), (MS, MS), (MS, MS)], 8);
     assert!(of_job(&job, |graph| graph.is_followed()));
     // Rank 1 receives by a call that is not recorded.
-    let mut steps = job.recorded(&[]);
+    let mut steps = recorded(&job, &[]);
     steps[1].messages.retain(|of| of.of.message.is_send);
     assert!(!with_graph(&steps, |graph| graph.is_followed()));
     // Each fourth send of rank 0 is by such a call, so that the numbers of the others are wrong.
-    let mut steps = job.recorded(&[]);
+    let mut steps = recorded(&job, &[]);
     steps[0].messages.retain(|of| !of.of.message.is_send || of.of.number % 4 != 0);
     for (number, of) in (0..).zip(steps[0].messages.iter_mut().filter(|of| of.of.message.is_send)) {
         of.of.number = number;
@@ -186,7 +189,7 @@ fn messages_of_which_one_side_is_not_recorded_are_not_followed() {
 fn messages_that_arrive_before_they_are_sent_are_not_matched() {
     let mut job = pipeline(Schedule::GPipe, &[(5 * MS, 5 * MS), (MS, MS)], 8);
     job.transfer_ns = TRANSFER_NS;
-    let mut steps = job.recorded(&[]);
+    let mut steps = recorded(&job, &[]);
     for of in steps[1].messages.iter_mut().filter(|of| !of.of.message.is_send) {
         of.of.number = of.of.number.checked_sub(3).unwrap_or(10_000 + of.of.number);
     }
