@@ -77,6 +77,7 @@ mod operators;
 mod outlive;
 mod own_spans;
 mod passages;
+mod pipeline;
 mod places;
 mod planted;
 mod python_module;

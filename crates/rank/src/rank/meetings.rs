@@ -17,7 +17,7 @@ use super::trace::RankTrace;
 const MOST_KEPT: usize = 2048;
 
 /// The identity of a collective, equal on all of its ranks: a hash of its communicator, operation,
-/// size and sequence number. If the collective has no sequence number, the hash includes its step
+/// size (except that of an all_to_all, which may differ) and sequence number. If the collective has no sequence number, the hash includes its step
 /// and its place in that step instead. Inferred steps may begin with another operation on each rank,
 /// so a rank that was recorded from its beginning counts places over all of them.
 pub type CollectiveId = u64;
@@ -158,7 +158,9 @@ pub fn named<'o>(
         // the stream.
         let name = work.map(|at| rank.name(rank.work[at].name));
         let unnamed = name.filter(|_| operation.communicator.is_none());
-        let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
+        // Each rank of an all_to_all may exchange another number of bytes.
+        let bytes = operation.bytes.filter(|_| !operation.name.contains("all_to_all"));
+        let kind = hash(&(operation.communicator, &operation.name, bytes, unnamed));
         let (collective_id, occurrence) = match (operation.communicator, operation.sequence) {
             (Some(_), Some(number)) => (hash(&(kind, number, 0_u8)), number),
             _ => {
@@ -175,7 +177,7 @@ pub fn named<'o>(
 
 /// Returns the number of the step of an operation. `steps_of_work` has the step of each piece of
 /// work.
-pub(super) fn step_of(
+pub fn step_of(
     operation: &Operation,
     steps: &[Step],
     steps_of_work: &[Option<u32>],

@@ -253,7 +253,10 @@ impl<'s> JobGraph<'s> {
         let is_joined = |(other, _): &(u32, u32)| self.stages.are_joined(rank, *other);
         if own.of.id.is_none() || others.clone().any(is_joined) {
             let ratio = self.stages.ratio(rank)?;
-            return Some(Typical { ns: (of(&own.of) as f64 * ratio).round() as u64, is_by_ratio: true });
+            return Some(Typical {
+                ns: (of(&own.of) as f64 * ratio).round() as u64,
+                is_by_ratio: true,
+            });
         }
         let rows = others.map(|(rank, row)| &self.rows[*rank as usize][*row as usize]);
         // Ranks that entered it during another meeting have no such time.

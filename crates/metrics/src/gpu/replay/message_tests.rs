@@ -195,7 +195,10 @@ fn messages_that_arrive_before_they_are_sent_are_not_matched() {
     }
     let (is_followed, messages) =
         with_graph(&steps, |graph| (graph.is_followed(), graph.messages.len()));
-    assert!(is_followed && messages > 0, "a receive may wait for an earlier send, for all it shows");
+    assert!(
+        is_followed && messages > 0,
+        "a receive may wait for an earlier send, for all it shows"
+    );
     for of in steps[1].messages.iter_mut().filter(|of| !of.of.message.is_send) {
         of.of.number = (of.of.number + 6) % 10_000;
     }

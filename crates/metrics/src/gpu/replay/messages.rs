@@ -123,8 +123,7 @@ pub(super) fn waits(
     for of in &mut *messages {
         let [send, receive] = [of.send, of.receive].map(|at| rows[at.0 as usize][at.1 as usize].of);
         let at = |rank: u32, ns: u64| clocks.at(rank, send.step, ns).ns;
-        let (sent, came) =
-            (at(of.send.0, send.start_ns), at(of.receive.0, receive.start_ns));
+        let (sent, came) = (at(of.send.0, send.start_ns), at(of.receive.0, receive.start_ns));
         of.is_late = came > sent;
         of.lasts = sent + send.duration_ns as i64 > came;
         let is_possible = came + receive.duration_ns as i64 >= sent;

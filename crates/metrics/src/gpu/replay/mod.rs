@@ -142,9 +142,7 @@ impl RankSteps {
     ) -> RankSteps {
         type Entry<'o> = (&'o Operation, Option<CollectiveId>, u64, Vec<NumberedMessage>);
         let collectives = named(rank, operations, steps, steps_of_work).into_iter().filter_map(
-            |(operation, name)| {
-                Some((operation, Some(name.collective_id), name.step?, Vec::new()))
-            },
+            |(operation, name)| Some((operation, Some(name.collective_id), name.step?, Vec::new())),
         );
         let messages = numbered(rank, operations, steps, steps_of_work);
         let messages = messages

@@ -38,8 +38,7 @@ pub fn recorded(job: &Simulated, clocks: &[(&str, u64)]) -> Vec<RankSteps> {
             if let Act::Exchange { to, from } = act {
                 steps.messages_ns += meeting.duration_ns;
                 let sends = to.iter().map(|to| (own, *to, true));
-                for (from, to, is_send) in sends.chain(from.iter().map(|of| (*of, own, false)))
-                {
+                for (from, to, is_send) in sends.chain(from.iter().map(|of| (*of, own, false))) {
                     let next = numbers.entry((from, to, is_send)).or_default();
                     let message =
                         Message { communicator: None, from, to, is_send, bytes: Some(64) };

@@ -4,6 +4,7 @@
 mod arrivals;
 mod clocks;
 mod decided;
+mod experts;
 mod hta;
 mod stages;
 mod tables;
@@ -36,6 +37,7 @@ pub struct RankStragglers {
     compared: ComparedCollectives,
     steps: RankSteps,
     load: Load,
+    experts: experts::ExpertExchanges,
     hta: hta::RankKernelTimes,
     left_out: LeftOutRows,
 }
@@ -96,13 +98,15 @@ impl Analysis for Stragglers {
         }
         let compared = ComparedCollectives::of(rank, &operations, &steps, &steps_of_work, meets);
         let of_steps = RankSteps::of(rank, &operations, &steps, &steps_of_work);
+        let experts = experts::ExpertExchanges::of(&operations, &steps, &steps_of_work);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        RankStragglers { compared, steps: of_steps, load, left_out, hta: Default::default() }
+        let hta = hta::RankKernelTimes::default();
+        RankStragglers { compared, steps: of_steps, load, experts, left_out, hta }
     }
 
     fn join(&self, parts: Vec<(RankContext, RankStragglers)>, options: &Options) -> Body {

@@ -12,12 +12,12 @@ pub(super) fn table<'l>(pipelines: &[Pipeline], label: impl Fn(usize) -> &'l str
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("stage", "stage", Unit::Id),
-        Column::new("step_ns", "step", Unit::Duration),
+        Column::data("step_ns", Unit::Duration),
         Column::new("bubble_ns", "bubbles", Unit::Duration),
         Column::new("of_step", "of step", Unit::Share),
         Column::new("ideal_of_step", "if balanced", Unit::Share),
         Column::new("microbatches", "microbatches", Unit::Count),
-        Column::new("own_ns", "own time of one", Unit::Duration),
+        Column::new("own_ns", "own time", Unit::Duration),
         Column::new("of_median", "of median", Unit::Share),
     ];
     let mut table = Table::new("stages", "Pipeline bubbles by stage", columns).about(
