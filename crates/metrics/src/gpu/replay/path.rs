@@ -23,6 +23,9 @@ pub struct DecidedSteps {
     pub rank: usize,
     /// The code that took longest there, compared with the other ranks; `None` if it is not known.
     pub place: Option<OwnPlace>,
+    /// Whether the rank is compared with ranks that it sends to or receives from, such as the other
+    /// stages of a pipeline, and not with ranks that do the same as it does.
+    pub is_of_stage: bool,
     /// Number of steps in which no other stretch was longer than the others' by more.
     pub steps: u64,
     /// Time of the stretches on the path, ns.
@@ -89,6 +92,7 @@ pub fn decided_steps(graph: &JobGraph<'_>) -> Option<Decided> {
     let of_place = |((rank, place), sum): ((u32, u32), DecidedSteps)| DecidedSteps {
         rank: rank as usize,
         place: longest_place(graph, rank as usize, place),
+        is_of_stage: place == ALL_PLACES,
         ..sum
     };
     decided.stretches = sums.into_iter().map(of_place).collect();

@@ -52,6 +52,14 @@ impl Pipeline {
         let others = self.stages.len() as f64 - 1.0;
         Some(others / (self.microbatches? as f64 + others))
     }
+
+    /// Returns a time of a step / the median of the own times that the stages need in a step; `None`
+    /// if they need none.
+    pub fn of_median(&self, ns: u64) -> Option<f64> {
+        let own_ns = self.stages.iter().map(|stage| stage.own_ns / stage.steps.max(1));
+        let median_ns = median(own_ns.collect());
+        (median_ns > 0).then(|| ns as f64 / median_ns as f64)
+    }
 }
 
 /// A rank's messages of a row: the other rank of each, and whether the rank sends it.

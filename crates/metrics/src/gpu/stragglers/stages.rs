@@ -1,7 +1,6 @@
 //! Makes the table of the stages of pipelines.
 
 use tprof_document::{Cell, Column, Table, Unit};
-use tprof_rank::base::stats::median;
 
 use crate::gpu::replay::{Pipeline, Stage};
 
@@ -27,7 +26,6 @@ pub(super) fn table<'l>(pipelines: &[Pipeline], label: impl Fn(usize) -> &'l str
     );
     for pipeline in pipelines {
         let own_ns = |stage: &Stage| stage.own_ns / stage.steps.max(1);
-        let median_ns = median(pipeline.stages.iter().map(own_ns).collect());
         for (number, stage) in pipeline.stages.iter().enumerate() {
             let per_step = |ns: u64| ns / stage.steps.max(1);
             let share = |ns: u64, of_ns: u64| (of_ns > 0).then(|| ns as f64 / of_ns as f64);
@@ -41,7 +39,7 @@ pub(super) fn table<'l>(pipelines: &[Pipeline], label: impl Fn(usize) -> &'l str
                 Cell::known(pipeline.ideal(), UNEVEN),
                 Cell::known(pipeline.microbatches, UNEVEN),
                 Cell::known(of_one_ns, UNEVEN),
-                Cell::known(share(own_ns(stage), median_ns), "no stage has own time"),
+                Cell::known(pipeline.of_median(own_ns(stage)), "no stage has own time"),
             ]);
         }
     }
