@@ -77,7 +77,7 @@ impl<'s> JobGraph<'s> {
             members: Vec::new(),
             waiting: Vec::new(),
             messages,
-            clocks: SharedClocks::of(&[], Vec::new),
+            clocks: SharedClocks::of(ranks, Vec::new),
         };
         graph.join_collectives();
         for of_rank in &mut graph.rows {

@@ -176,6 +176,10 @@ fn messages_of_which_one_side_is_not_recorded_are_not_followed() {
     let mut steps = recorded(&job, &[]);
     steps[1].messages.retain(|of| of.of.message.is_send);
     assert!(!with_graph(&steps, |graph| graph.is_followed()));
+    // No rank receives by a call that is recorded.
+    let mut steps = recorded(&job, &[]);
+    steps.iter_mut().for_each(|of| of.messages.retain(|of| of.of.message.is_send));
+    assert!(!with_graph(&steps, |graph| graph.is_followed()));
     // Each fourth send of rank 0 is by such a call, so that the numbers of the others are wrong.
     let mut steps = recorded(&job, &[]);
     steps[0].messages.retain(|of| !of.of.message.is_send || of.of.number % 4 != 0);
