@@ -39,11 +39,6 @@ pub struct NumberedMessage {
     pub message: Message,
 }
 
-/// Whether an operation consists of sends and receives only.
-pub fn is_message(operation: &str) -> bool {
-    operation.split('+').all(|name| matches!(name, "send" | "recv"))
-}
-
 /// Returns the message of a send or receive; `None` for other operations, or if it is not known
 /// which ranks exchange it.
 pub(super) fn message_of(
@@ -127,4 +122,67 @@ pub fn numbered<'o>(
         (operation, step, messages)
     };
     all.into_iter().map(of_operation).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_trace::model::{Communicator, Kernel};
+
+    use super::*;
+    use crate::rank::Needs;
+    use crate::rank::collectives::operations;
+
+    /// Returns the messages of the operations of a rank whose number in its communicator is 2. Each
+    /// list is a kernel: name and peer of its rows.
+    fn messages_of(kernels: &[&[(&str, Option<u32>)]]) -> Vec<Vec<NumberedMessage>> {
+        let mut trace = Fixture::new();
+        let row = Communicator { communicator: 5, rank: Some(2), ..Communicator::default() };
+        trace.writer.communicator(&row);
+        for (at, rows) in (1_u64..).zip(kernels) {
+            let kernel = Kernel {
+                start_ns: at * 100,
+                duration_ns: 50,
+                correlation: Some(at),
+                ..Kernel::default()
+            };
+            trace.kernel(kernel, "ncclDevKernel_SendRecv");
+            for (name, peer) in *rows {
+                let name = trace.name(name);
+                trace.collectives.push(Collective {
+                    name,
+                    peer: *peer,
+                    communicator: Some(5),
+                    correlation: Some(at),
+                    ..Collective::default()
+                });
+            }
+        }
+        let file = trace.finish();
+        let rank =
+            RankTrace::load(&file, Needs::WORK | Needs::CALLS | Needs::COLLECTIVES | Needs::STEPS);
+        let (operations, _) = operations(&rank);
+        let steps_of_work = vec![None; rank.work.len()];
+        let all = numbered(&rank, &operations, &[], &steps_of_work);
+        all.into_iter().map(|(.., messages)| messages).collect()
+    }
+
+    #[test]
+    fn messages_are_numbered_on_the_way_between_two_ranks() {
+        let both: &[_] = &[("send", Some(3)), ("recv", Some(3))];
+        let all = messages_of(&[&[("send", Some(3))], both, &[("recv", Some(1))]]);
+        let seen = |of: &NumberedMessage| (of.message.from, of.message.to, of.number);
+        let seen: Vec<Vec<_>> = all.iter().map(|of| of.iter().map(seen).collect()).collect();
+        assert_eq!(seen, [vec![(2, 3, 0)], vec![(2, 3, 1), (3, 2, 0)], vec![(1, 2, 0)]]);
+        assert_eq!(all[0][0].way, all[1][0].way);
+        assert_ne!(all[0][0].way, all[1][1].way, "the other way");
+    }
+
+    #[test]
+    fn an_operation_of_which_a_rank_is_unknown_has_no_messages() {
+        let known: &[_] = &[("send", Some(3))];
+        let mixed: &[_] = &[("send", Some(3)), ("recv", None)];
+        let others: &[_] = &[("send", Some(3)), ("broadcast", Some(0))];
+        assert_eq!(messages_of(&[mixed, known, others]).len(), 1);
+    }
 }

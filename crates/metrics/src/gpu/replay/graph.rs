@@ -174,7 +174,8 @@ impl<'s> JobGraph<'s> {
             self.rows[rank as usize][row as usize].waiting = range;
             self.waiting.extend(same.iter().map(|(_, meeting)| *meeting));
         }
-        let pairs = self.messages.iter().map(|of| (of.send.0, of.receive.0));
+        let joining = self.messages.iter().filter(|of| !of.is_between_like);
+        let pairs = joining.map(|of| (of.send.0, of.receive.0));
         self.stages = Stages::of(&self.rows, pairs);
     }
 
@@ -241,8 +242,8 @@ impl<'s> JobGraph<'s> {
 
     /// Returns what a rank's own time at a row would be if it were like the others; `None` if it has
     /// no others. It is the median over the other ranks of the meeting, unless messages join it with
-    /// one of them: these do not do the same before each meeting. Then, as for messages, it is the
-    /// rank's own time, scaled by what the ranks that it is joined with need in all.
+    /// one of them: these do not do the same before each meeting. Then it is the rank's own time,
+    /// scaled by what the ranks that it is joined with need in all.
     pub(super) fn typical(
         &self,
         (rank, row): (u32, u32),
@@ -251,7 +252,8 @@ impl<'s> JobGraph<'s> {
         let own = &self.rows[rank as usize][row as usize];
         let others = self.members_of(own.meeting).iter().filter(|(other, _)| *other != rank);
         let is_joined = |(other, _): &(u32, u32)| self.stages.are_joined(rank, *other);
-        if own.of.id.is_none() || others.clone().any(is_joined) {
+        let has_no_others = own.of.id.is_none() && others.clone().next().is_none();
+        if has_no_others || others.clone().any(is_joined) {
             let ratio = self.stages.ratio(rank)?;
             return Some(Typical {
                 ns: (of(&own.of) as f64 * ratio).round() as u64,

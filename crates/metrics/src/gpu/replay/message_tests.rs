@@ -219,3 +219,22 @@ fn two_ranks_that_send_to_each_other_first_are_no_pipeline() {
         assert_eq!(pipelines(graph), []);
     });
 }
+
+#[test]
+fn ranks_that_exchange_and_do_the_same_are_compared_before_each_exchange() {
+    let act = |rank: u32| {
+        let others: Vec<u32> = (0..3).filter(|other| *other != rank).collect();
+        let exchange = || Act::Exchange { to: others.clone(), from: others.clone() };
+        let late_ns = if rank == 1 { 5 * MS } else { 0 };
+        vec![Act::Compute(MS), exchange(), Act::Compute(MS + late_ns), exchange()]
+    };
+    let ranks = (0..3).map(act).collect();
+    let job = Simulated { steps: 20, ranks, sends_wait: true, transfer_ns: TRANSFER_NS };
+    let mut steps = recorded(&job, &[]);
+    let messages = steps.iter_mut().flat_map(|of| &mut of.messages);
+    messages.for_each(|of| of.is_between_like = true);
+    let decided = with_graph(&steps, decided_steps).unwrap();
+    let [one] = &decided.stretches[..] else { panic!("{decided:?}") };
+    assert_eq!((one.rank, one.steps, one.is_of_stage), (1, 19, false));
+    assert_eq!((one.own_ns, one.longer_ns), (19 * 6 * MS, 19 * 5 * MS));
+}

@@ -18,6 +18,8 @@ const MOST_IMPOSSIBLE: f64 = 0.01;
 pub(super) struct Matched {
     pub send: (u32, u32),
     pub receive: (u32, u32),
+    /// Whether the two ranks do the same.
+    pub is_between_like: bool,
     /// Size of the message, and whether a kernel sends it.
     class: (Option<u64>, bool),
     /// Whether the send lasts until after its receiver has come.
@@ -36,6 +38,7 @@ struct Side {
     row: u32,
     bytes: Option<u64>,
     is_on_device: bool,
+    is_between_like: bool,
 }
 
 /// Matches the messages of all ranks. `rows` are those of the meetings that ranks keep if they keep
@@ -60,6 +63,7 @@ pub(super) fn matched(ranks: &[&RankSteps], stride: u64) -> Vec<Matched> {
                 all.push(Matched {
                     send: (send.rank, send.row),
                     receive: (receive.rank, receive.row),
+                    is_between_like: send.is_between_like,
                     class: (send.bytes, send.is_on_device),
                     lasts: false,
                     is_late: false,
@@ -90,6 +94,7 @@ fn sides(ranks: &[&RankSteps], stride: u64) -> Vec<Side> {
                 row: rows[of.meeting as usize]?,
                 bytes: message.bytes,
                 is_on_device: of.is_on_device,
+                is_between_like: of.is_between_like,
             })
         };
         sides.extend(steps.messages.iter().filter_map(side));

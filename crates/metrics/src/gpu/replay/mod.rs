@@ -33,6 +33,7 @@ use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::collectives::{Operation, waits_for_all};
 use tprof_rank::meetings::{CollectiveId, named};
 use tprof_rank::messages::{NumberedMessage, numbered};
+use tprof_rank::roles::Role;
 use tprof_rank::{RankTrace, Step, of_devices};
 
 pub use graph::JobGraph;
@@ -79,6 +80,9 @@ pub struct StepMessage {
     pub meeting: u32,
     /// Whether a kernel sends or receives it.
     pub is_on_device: bool,
+    /// Whether its ranks do the same, as those of experts and of sequences do, and stages of
+    /// pipelines do not.
+    pub is_between_like: bool,
     /// The message, as both its ranks identify it.
     pub of: NumberedMessage,
 }
@@ -164,6 +168,7 @@ impl RankSteps {
             messages.extend(of_operation.iter().map(|of| StepMessage {
                 meeting: meetings.len() as u32,
                 is_on_device: operation.work.is_some(),
+                is_between_like: matches!(operation.role, Role::Expert | Role::Sequence),
                 of: *of,
             }));
             meetings.push(StepMeeting {

@@ -6,6 +6,7 @@
 //! receiver, or in a collective for another stage.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::stats::median;
@@ -13,6 +14,7 @@ use tprof_rank::base::stats::median;
 use super::JobGraph;
 use super::graph::GraphRow;
 use super::measured::{MeasuredStep, measured_steps};
+use super::messages::Matched;
 
 /// Steps that begin as those of a pipeline must be more than this share of all; and so must those
 /// with the same number of microbatches, so that there is a number.
@@ -62,16 +64,31 @@ impl Pipeline {
     }
 }
 
-/// A rank's messages of a row: the other rank of each, and whether the rank sends it.
-type Messages = BTreeMap<(u32, u32), Vec<(u32, bool)>>;
+/// A message from the side of a rank, in order of ranks and their rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct OfRow {
+    rank: u32,
+    row: u32,
+    other: u32,
+    is_send: bool,
+}
+
+/// Returns the messages of some of a rank's rows.
+fn of_rows(messages: &[OfRow], rank: u32, rows: Range<u32>) -> &[OfRow] {
+    let [from, to] = [rows.start, rows.end]
+        .map(|row| messages.partition_point(|of| (of.rank, of.row) < (rank, row)));
+    &messages[from..to]
+}
 
 /// Returns the pipelines of a job.
 pub fn pipelines(graph: &JobGraph<'_>) -> Vec<Pipeline> {
-    let mut messages = Messages::new();
-    for of in &graph.messages {
-        messages.entry(of.send).or_default().push((of.receive.0, true));
-        messages.entry(of.receive).or_default().push((of.send.0, false));
-    }
+    let joining = graph.messages.iter().filter(|of| !of.is_between_like);
+    let sides = |of: &Matched| {
+        let side = |(rank, row), (other, _), is_send| OfRow { rank, row, other, is_send };
+        [side(of.send, of.receive, true), side(of.receive, of.send, false)]
+    };
+    let mut messages: Vec<OfRow> = joining.flat_map(sides).collect();
+    messages.sort_unstable();
     let of_set = |ranks: Vec<u32>| {
         let chain = chain(&ranks, &messages)?;
         let steps: Vec<Vec<MeasuredStep>> =
@@ -91,11 +108,12 @@ pub fn pipelines(graph: &JobGraph<'_>) -> Vec<Pipeline> {
 
 /// Returns the ranks in the order of the chain that their messages make, from one of its ends;
 /// `None` if they make none.
-fn chain(ranks: &[u32], messages: &Messages) -> Option<Vec<u32>> {
-    let mut neighbours: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-    for ((rank, _), of_row) in messages.range((*ranks.first()?, 0)..=(*ranks.last()?, u32::MAX)) {
-        neighbours.entry(*rank).or_default().extend(of_row.iter().map(|(other, _)| *other));
-    }
+fn chain(ranks: &[u32], messages: &[OfRow]) -> Option<Vec<u32>> {
+    let others = |rank: &u32| {
+        let all = of_rows(messages, *rank, 0..u32::MAX);
+        (*rank, all.iter().map(|of| of.other).collect::<BTreeSet<u32>>())
+    };
+    let neighbours: BTreeMap<u32, BTreeSet<u32>> = ranks.iter().map(others).collect();
     let first = ranks.iter().find(|rank| neighbours[rank].len() == 1)?;
     let mut chain = vec![*first];
     let mut before = None;
@@ -115,16 +133,16 @@ fn chain(ranks: &[u32], messages: &Messages) -> Option<Vec<u32>> {
 
 /// Whether in nearly all steps the first rank begins with a send, and each other one with a receive
 /// from the one before it.
-fn begins_as_pipeline(chain: &[u32], steps: &[Vec<MeasuredStep>], messages: &Messages) -> bool {
+fn begins_as_pipeline(chain: &[u32], steps: &[Vec<MeasuredStep>], messages: &[OfRow]) -> bool {
     let (mut all, mut alike) = (0_u64, 0_u64);
     for (stage, (rank, steps)) in chain.iter().zip(steps).enumerate() {
         for step in steps {
-            let mut rows = step.rows.clone().map(|row| messages.get(&(*rank, row as u32)));
-            let Some(first) = rows.find_map(|of| of) else { continue };
+            let of_step = of_rows(messages, *rank, step.rows.start as u32..step.rows.end as u32);
+            let Some(first) = of_step.chunk_by(|a, b| a.row == b.row).next() else { continue };
             all += 1;
             alike += u64::from(match stage {
-                0 => first.iter().all(|(_, is_send)| *is_send),
-                _ => first.iter().any(|of| *of == (chain[stage - 1], false)),
+                0 => first.iter().all(|of| of.is_send),
+                _ => first.iter().any(|of| of.other == chain[stage - 1] && !of.is_send),
             });
         }
     }
@@ -132,14 +150,16 @@ fn begins_as_pipeline(chain: &[u32], steps: &[Vec<MeasuredStep>], messages: &Mes
 }
 
 /// Returns the number of operations by which each stage sends to the next in a step.
-fn microbatches(chain: &[u32], steps: &[Vec<MeasuredStep>], messages: &Messages) -> Option<u64> {
+fn microbatches(chain: &[u32], steps: &[Vec<MeasuredStep>], messages: &[OfRow]) -> Option<u64> {
     let mut counts = Vec::new();
     for (pair, steps) in chain.windows(2).zip(steps) {
-        let sends = |row: &usize| {
-            let of_row = messages.get(&(pair[0], *row as u32));
-            of_row.is_some_and(|of_row| of_row.contains(&(pair[1], true)))
+        let sends = |step: &MeasuredStep| {
+            let rows = step.rows.start as u32..step.rows.end as u32;
+            let of_step = of_rows(messages, pair[0], rows).chunk_by(|a, b| a.row == b.row);
+            let sends = |row: &&[OfRow]| row.iter().any(|of| of.other == pair[1] && of.is_send);
+            of_step.filter(sends).count() as u64
         };
-        counts.extend(steps.iter().map(|step| step.rows.clone().filter(sends).count() as u64));
+        counts.extend(steps.iter().map(sends));
     }
     let usual = median(counts.clone());
     let alike = counts.iter().filter(|count| **count == usual).count();

@@ -46,6 +46,7 @@ pub fn recorded(job: &Simulated, clocks: &[(&str, u64)]) -> Vec<RankSteps> {
                     steps.messages.push(StepMessage {
                         meeting: steps.meetings.len() as u32,
                         is_on_device: false,
+                        is_between_like: false,
                         of: NumberedMessage { way, number: *next, message },
                     });
                     *next += 1;

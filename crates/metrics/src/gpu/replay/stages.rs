@@ -1,5 +1,5 @@
 //! Finds the ranks that messages join, such as the stages of a pipeline, and what each of them needs
-//! of its own compared with the others.
+//! of its own compared with the others. Messages between ranks that do the same don't join them.
 //!
 //! Stages don't do the same before each message: the last one computes forward and backward in one
 //! go. So their times are compared over all of their meetings, and not before each one.
@@ -21,7 +21,7 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Joins ranks. `pairs` has pairs of ranks that exchange messages.
+    /// Joins ranks. `pairs` has the pairs that messages join.
     pub fn of(rows: &[Vec<GraphRow>], pairs: impl Iterator<Item = (u32, u32)>) -> Stages {
         let mut first: Vec<u32> = (0..rows.len() as u32).collect();
         for (a, b) in pairs {
