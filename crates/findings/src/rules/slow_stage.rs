@@ -27,6 +27,9 @@ pub(super) enum Stages {
 /// does, or if the steps can't be replayed.
 pub(super) fn judge(ranks: &[RankFindings], arrivals: &[Arrival]) -> Option<Stages> {
     let steps: Vec<&RankSteps> = ranks.iter().map(|rank| &rank.rank_collectives.steps).collect();
+    if steps.iter().all(|of| of.messages.is_empty()) {
+        return None;
+    }
     let graph = JobGraph::of(&steps);
     let pipelines = if graph.is_followed() { pipelines(&graph) } else { Vec::new() };
     let of =

@@ -174,9 +174,31 @@ impl<'s> JobGraph<'s> {
             self.rows[rank as usize][row as usize].waiting = range;
             self.waiting.extend(same.iter().map(|(_, meeting)| *meeting));
         }
-        let joining = self.messages.iter().filter(|of| !of.is_between_like);
-        let pairs = joining.map(|of| (of.send.0, of.receive.0));
-        self.stages = Stages::of(&self.rows, pairs);
+        self.stages = Stages::of(&self.rows, self.joined().into_iter());
+    }
+
+    /// Returns the pairs of ranks that messages join. Ranks that meet in as many collectives as they
+    /// have messages are taken to do the same, and only to tell each other something now and then.
+    fn joined(&self) -> Vec<(u32, u32)> {
+        let between = self.messages.iter().filter(|of| !of.is_between_like);
+        let mut sides: Vec<(u32, u32, u32)> = between
+            .flat_map(|of| [(of.send, of.receive.0), (of.receive, of.send.0)])
+            .map(|((rank, row), other)| (rank, other, row))
+            .collect();
+        sides.sort_unstable();
+        let mut mostly_sends = vec![false; self.rows.len()];
+        for of_rank in sides.chunk_by(|a, b| a.0 == b.0) {
+            let (rank, other, _) = of_rank[0];
+            let with_other = of_rank.iter().filter(|of| of.1 == other).count();
+            let has_other = |row: &&GraphRow| {
+                let members = self.ending_with(row.meeting);
+                row.of.id.is_some() && members.binary_search_by_key(&other, |of| of.0).is_ok()
+            };
+            let met = self.rows[rank as usize].iter().filter(has_other).count();
+            mostly_sends[rank as usize] = with_other > met;
+        }
+        sides.retain(|of| mostly_sends[of.0 as usize] && mostly_sends[of.1 as usize]);
+        sides.into_iter().map(|(rank, other, _)| (rank, other)).collect()
     }
 
     /// What collectives tell about the clocks of their ranks: none left before another one came.

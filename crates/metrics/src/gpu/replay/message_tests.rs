@@ -238,3 +238,26 @@ fn ranks_that_exchange_and_do_the_same_are_compared_before_each_exchange() {
     assert_eq!((one.rank, one.steps, one.is_of_stage), (1, 19, false));
     assert_eq!((one.own_ns, one.longer_ns), (19 * 6 * MS, 19 * 5 * MS));
 }
+
+#[test]
+fn ranks_that_reduce_and_seldom_send_are_compared_before_each_reduction() {
+    let act = |rank: u32| {
+        let late_ns = if rank == 1 { 5 * MS } else { 0 };
+        let mut acts = vec![Act::Compute(MS), Act::Meet, Act::Compute(MS + late_ns), Act::Meet];
+        match rank {
+            0 => acts.push(send(1)),
+            1 => acts.push(receive(0)),
+            _ => {}
+        }
+        acts
+    };
+    let ranks = (0..3).map(act).collect();
+    let job = Simulated { steps: 20, ranks, sends_wait: false, transfer_ns: TRANSFER_NS };
+    of_job(&job, |graph| {
+        assert_eq!(pipelines(graph), []);
+        let decided = decided_steps(graph).unwrap();
+        let [one] = &decided.stretches[..] else { panic!("{decided:?}") };
+        assert_eq!((one.rank, one.steps, one.is_of_stage), (1, 19, false));
+        assert_eq!(one.longer_ns, 19 * 5 * MS);
+    });
+}

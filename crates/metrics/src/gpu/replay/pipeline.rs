@@ -82,7 +82,8 @@ fn of_rows(messages: &[OfRow], rank: u32, rows: Range<u32>) -> &[OfRow] {
 
 /// Returns the pipelines of a job.
 pub fn pipelines(graph: &JobGraph<'_>) -> Vec<Pipeline> {
-    let joining = graph.messages.iter().filter(|of| !of.is_between_like);
+    let is_joining = |of: &&Matched| graph.stages.are_joined(of.send.0, of.receive.0);
+    let joining = graph.messages.iter().filter(is_joining);
     let sides = |of: &Matched| {
         let side = |(rank, row), (other, _), is_send| OfRow { rank, row, other, is_send };
         [side(of.send, of.receive, true), side(of.receive, of.send, false)]

@@ -1,5 +1,5 @@
 //! Finds the ranks that messages join, such as the stages of a pipeline, and what each of them needs
-//! of its own compared with the others. Messages between ranks that do the same don't join them.
+//! of its own compared with the others.
 //!
 //! Stages don't do the same before each message: the last one computes forward and backward in one
 //! go. So their times are compared over all of their meetings, and not before each one.
