@@ -1,14 +1,9 @@
-//! The steps as they were measured, and their replay.
+//! The steps as they were measured.
 
 use std::ops::Range;
 
 use super::JobGraph;
 use super::graph::GraphRow;
-use super::replayed::Replayed;
-
-/// A replay in which ranks send and receive must take as long as the steps did, to within this
-/// share. Otherwise, messages are not matched as they were exchanged, or clocks are not as assumed.
-const MOST_APART: f64 = 0.1;
 
 /// A step of a rank, from its last meeting of the step before to its last of the step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,21 +49,4 @@ pub(super) fn measured_ns(graph: &JobGraph<'_>) -> Option<f64> {
         count += 1;
     }
     (count > 0).then(|| sum_ns as f64 / count as f64)
-}
-
-/// Replays the steps as they were. `None` if the ranks' meetings have no common order, or if ranks
-/// send and receive and the replayed steps take another time than they did.
-pub(super) fn as_measured(graph: &JobGraph<'_>) -> Option<Replayed> {
-    let replayed = graph.replay(|_, _, of| (of.before_ns, of.hidden_ns))?;
-    if graph.messages.is_empty() {
-        return Some(replayed);
-    }
-    let (mut sum_ns, mut count) = (0_i64, 0_u64);
-    for (.., length_ns) in replayed.lengths() {
-        sum_ns += length_ns;
-        count += 1;
-    }
-    let Some(measured_ns) = measured_ns(graph) else { return Some(replayed) };
-    let replayed_ns = sum_ns as f64 / count.max(1) as f64;
-    ((replayed_ns - measured_ns).abs() <= MOST_APART * measured_ns).then_some(replayed)
 }

@@ -3,6 +3,7 @@
 
 use tprof_fixture::exchanges::{Act, Schedule, Simulated, pipeline, receive, send};
 
+use super::messages::Matched;
 use super::simulated::recorded;
 use super::*;
 
@@ -180,6 +181,16 @@ fn messages_of_which_one_side_is_not_recorded_are_not_followed() {
     let mut steps = recorded(&job, &[]);
     steps.iter_mut().for_each(|of| of.messages.retain(|of| of.of.message.is_send));
     assert!(!with_graph(&steps, |graph| graph.is_followed()));
+    // Each second receive of rank 1 is by such a call. The others may be those of earlier sends, for
+    // all that times tell.
+    let mut steps = recorded(&job, &[]);
+    let is_known = |of: &StepMessage| of.of.message.is_send || of.of.number % 2 == 0;
+    steps[1].messages.retain(is_known);
+    for of in steps[1].messages.iter_mut().filter(|of| !of.of.message.is_send) {
+        of.of.number /= 2;
+    }
+    let is_of_way = |of: &Matched| (of.send.0, of.receive.0) == (0, 1);
+    assert!(!with_graph(&steps, |graph| graph.messages.iter().any(is_of_way)));
     // Each fourth send of rank 0 is by such a call, so that the numbers of the others are wrong.
     let mut steps = recorded(&job, &[]);
     steps[0].messages.retain(|of| !of.of.message.is_send || of.of.number % 4 != 0);
@@ -260,4 +271,43 @@ fn ranks_that_reduce_and_seldom_send_are_compared_before_each_reduction() {
         assert_eq!((one.rank, one.steps, one.is_of_stage), (1, 19, false));
         assert_eq!(one.longer_ns, 19 * 5 * MS);
     });
+}
+
+#[test]
+fn sends_that_are_buffered_do_not_wait_if_their_sender_becomes_quicker() {
+    // The sender is first later than the receiver, so that nothing tells of these sends whether they
+    // would wait, and then earlier.
+    let job = |first_ns: u64| {
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        for at in 0..8 {
+            sends.extend([Act::Compute(if at < 4 { first_ns } else { 1000 }), send(1)]);
+            receives.extend([Act::Compute(4 * MS), receive(0)]);
+        }
+        sends.extend([Act::Compute(20 * MS), Act::Meet]);
+        receives.push(Act::Meet);
+        let ranks = vec![sends, receives];
+        Simulated { steps: 20, ranks, sends_wait: false, transfer_ns: TRANSFER_NS }
+    };
+    let (slow, quick) = (job(6 * MS), job(1000));
+    let replayed_ns = of_job(&slow, |graph| {
+        let quicker = |rank: u32, _, of: &StepMeeting| {
+            let is_changed = rank == 0 && of.before_ns == 6 * MS;
+            (if is_changed { 1000 } else { of.before_ns }, 0)
+        };
+        let lengths: Vec<i64> =
+            graph.replay(quicker).unwrap().lengths().map(|(.., ns)| ns).collect();
+        lengths.iter().sum::<i64>() as f64 / lengths.len() as f64
+    });
+    assert!((replayed_ns - quick.step_ns()).abs() < 1.0, "{replayed_ns} {}", quick.step_ns());
+}
+
+#[test]
+fn without_collectives_ranks_begin_where_their_clocks_say() {
+    // The second rank receives long after the first has sent, and then the first waits for it.
+    let first = vec![Act::Compute(MS), send(1), Act::Compute(2 * MS), receive(1)];
+    let second = vec![Act::Compute(5 * MS), receive(0), Act::Compute(MS), send(0)];
+    let ranks = vec![first, second];
+    let job = Simulated { steps: 3, ranks, sends_wait: false, transfer_ns: TRANSFER_NS };
+    let decided = of_job(&job, decided_steps).unwrap();
+    assert_eq!(decided.total_ns as f64, 2.0 * job.step_ns());
 }

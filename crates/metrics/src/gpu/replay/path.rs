@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use tprof_rank::base::stats::median;
 
 use super::graph::GraphRow;
-use super::measured::as_measured;
 use super::replayed::Replayed;
 use super::{JobGraph, OwnPlace, RankSteps};
 
@@ -58,10 +57,10 @@ struct OwnStretch {
     is_before: bool,
 }
 
-/// Walks back from the end of each step to the end of the step before. `None` if the steps can't be
-/// replayed.
+/// Walks back from the end of each step to the end of the step before. `None` if the ranks'
+/// meetings have no common order.
 pub fn decided_steps(graph: &JobGraph<'_>) -> Option<Decided> {
-    let replayed = as_measured(graph)?;
+    let replayed = graph.replay_as_measured()?;
     let mut decided = Decided::default();
     let mut sums: BTreeMap<(u32, u32), DecidedSteps> = BTreeMap::new();
     for (_, at, length_ns) in replayed.lengths() {

@@ -2,7 +2,7 @@
 
 use tprof_rank::base::stats::Repeats;
 
-use super::measured::{as_measured, measured_ns};
+use super::measured::measured_ns;
 use super::replayed::Replayed;
 use super::{JobGraph, StepMeeting};
 
@@ -19,10 +19,10 @@ pub struct WhatIf {
     pub error_ns: f64,
 }
 
-/// Predicts the time of a step without what sets a rank apart. `None` if the steps can't be replayed,
-/// or if fewer than two follow another.
+/// Predicts the time of a step without what sets a rank apart. `None` if the ranks' meetings have no
+/// common order, or if fewer than two steps follow another.
 pub fn what_if(graph: &JobGraph<'_>, rank: usize) -> Option<WhatIf> {
-    let as_it_was = as_measured(graph)?;
+    let as_it_was = graph.replay_as_measured()?;
     let rank = rank as u32;
     let changed = graph.replay(|at, row, of| {
         if at != rank {

@@ -13,8 +13,8 @@ const ONE_RANK: &str = "there is one rank";
 const NO_STEPS: &str = "no two steps in a row in which ranks met were recorded";
 const UNFOLLOWED: &str = "operations that are not followed take more than 5 % of a rank's steps: broadcasts and others \
      in which not all ranks wait, and sends and receives that can't be matched";
-const NO_ORDER: &str = "the ranks' collectives, sends and receives have no common order, or take another time in that \
-     order, so some are not matched";
+const NO_ORDER: &str =
+    "the ranks' collectives, sends and receives have no common order, so some are not matched";
 const EVEN: &str =
     "no rank's stretch was longer than the other ranks' by as much as 1 % of the steps";
 
