@@ -132,11 +132,16 @@ fn the_line_of_a_slow_stage_of_mpi_is_named_and_its_removal_predicted() {
         // makes all stages slower.
         let gain_ns = number(predicted, "step_ns") - number(predicted, "without_ns");
         assert!(gain_ns > 64e6, "{mpi} {how}: {predicted:#?}");
+        let findings = document("findings", &run.run);
+        let straggler = rows(&findings, "findings").iter().find(|row| row["rule"] == "Stragglers");
+        let what = straggler.map_or("", |row| row["what"].as_str().unwrap());
+        assert!(what.starts_with("rank 2 is the slowest stage"), "{mpi} {how}: {findings:#?}");
         if decided["line"].is_null() {
             skip(Refused::PerfEvents);
             continue;
         }
         assert_eq!(decided["function"], "victim_is_slow", "{mpi} {how}: {decided:#?}");
         assert_eq!(decided["line"], line, "{mpi} {how}: {decided:#?}");
+        assert_eq!(straggler.unwrap()["line"], line, "{mpi} {how}: {straggler:#?}");
     }
 }

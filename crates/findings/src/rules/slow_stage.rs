@@ -10,7 +10,8 @@ use tprof_metrics::gpu::replay::{
 };
 use tprof_metrics::gpu::stragglers::Arrival;
 
-use crate::finding::{Finding, SourceLine};
+use super::waiting_ranks;
+use crate::finding::Finding;
 use crate::outcome::RankFindings;
 use crate::severity::LEAST_SHARE;
 
@@ -51,7 +52,7 @@ pub(super) fn judge(ranks: &[RankFindings], arrivals: &[Arrival]) -> Option<Stag
     let share = 1.0 - without.without_ns / without.step_ns.max(1.0);
     match share >= LEAST_SHARE {
         true => {
-            let finding = finding(&ranks[slow.rank], of(slow.rank)?, slow, &without, share);
+            let finding = finding(ranks, of(slow.rank)?, slow, &without, share);
             Some(Stages::Slow(slow.rank, Box::new(finding)))
         }
         false => Some(Stages::Balanced(share.max(0.0))),
@@ -59,12 +60,13 @@ pub(super) fn judge(ranks: &[RankFindings], arrivals: &[Arrival]) -> Option<Stag
 }
 
 fn finding(
-    rank: &RankFindings,
+    ranks: &[RankFindings],
     pipeline: &Pipeline,
     slow: &DecidedSteps,
     without: &WhatIf,
     share: f64,
 ) -> Finding {
+    let rank = &ranks[slow.rank];
     let label = &rank.label;
     let rounded = |ns: f64| duration(ns.max(0.0).round() as u64);
     let own = |rank: usize| {
@@ -84,18 +86,18 @@ fn finding(
         rounded(without.error_ns),
         rounded(without.step_ns),
     );
-    let line = slow.place.as_ref().filter(|place| place.line > 0).map(|place| SourceLine {
-        function: place.function.clone(),
-        file: place.file.clone(),
-        line: place.line,
-    });
-    Finding::new(format!("{label} is the slowest stage of its pipeline, and the others wait"))
-        .bound((rank.window_ns as f64 * share) as u64)
-        .seen(seen)
-        .advice(
-            "See `tprof report stragglers`. Give this stage less: move layers to other stages, or \
+    let bound_ns = (rank.window_ns as f64 * share) as u64;
+    let what = format!("{label} is the slowest stage of its pipeline, and the others wait");
+    let found = Finding::new(what).bound(bound_ns);
+    let quickest = pipeline.stages.iter().min_by_key(|stage| own(stage.rank));
+    let quickest = quickest.map_or(rank, |stage| &ranks[stage.rank]);
+    // On the host, samples tell the line.
+    if rank.rank_collectives.is_on_host && rank.rank_collectives.in_collectives.is_some() {
+        return waiting_ranks::explained(found, seen, [rank, quickest], bound_ns);
+    }
+    found.seen(seen).advice(
+        "See `tprof report stragglers`. Give this stage less: move layers to other stages, or \
              shorten what it does. What remains of the waits are the pipeline's bubbles: use more \
              microbatches in a step, or an interleaved schedule.",
-        )
-        .on_line(line)
+    )
 }
