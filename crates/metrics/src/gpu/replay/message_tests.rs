@@ -184,7 +184,7 @@ fn messages_of_which_one_side_is_not_recorded_are_not_followed() {
     // Each second receive of rank 1 is by such a call. The others may be those of earlier sends, for
     // all that times tell.
     let mut steps = recorded(&job, &[]);
-    let is_known = |of: &StepMessage| of.of.message.is_send || of.of.number % 2 == 0;
+    let is_known = |of: &StepMessage| of.of.message.is_send || of.of.number.is_multiple_of(2);
     steps[1].messages.retain(is_known);
     for of in steps[1].messages.iter_mut().filter(|of| !of.of.message.is_send) {
         of.of.number /= 2;
