@@ -10,9 +10,10 @@
 //! duration. Whether a send waits for its receiver depends on its library and size: NCCL and large
 //! messages of MPI wait, small messages are buffered. So the sends of each size tell: if more of
 //! them ended before their receivers came than lasted until then, none of that size is assumed to
-//! wait. Operations that ran in one kernel wait for all ranks that they wait for. The last takes
-//! times of two ranks on one clock: that of their host, or else one that is estimated for each block
-//! of steps from what the ranks exchange ([`clocks`]).
+//! wait. A kernel that sends and receives several messages ends when it need not wait for any of
+//! their other ranks. How long a message waited takes times of two ranks on one clock: that of their
+//! host, or else one that is estimated for each block of steps from what the ranks exchange
+//! ([`clocks`]).
 //!
 //! Work that a device computed during a meeting does not depend on it. What follows the meeting on
 //! the rank is assumed to depend on both.
