@@ -78,6 +78,7 @@ mod operators;
 mod outlive;
 mod own_spans;
 mod passages;
+mod pipeline;
 mod places;
 mod planted;
 mod python_module;

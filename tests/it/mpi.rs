@@ -32,12 +32,17 @@ fn ranks(mpi: &str, program: &Path) -> Job {
 
 /// Starts two ranks of a program, with options of the MPI's launcher.
 pub fn ranks_with(mpi: &str, options: &[&str], program: &Path) -> Job {
+    ranks_of(2, mpi, options, program)
+}
+
+/// Starts so many ranks of a program, with options of the MPI's launcher.
+pub fn ranks_of(ranks: u32, mpi: &str, options: &[&str], program: &Path) -> Job {
     Job::new(format!("mpirun.{mpi}"))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .args(options)
-        .args(["-n", "2"])
+        .args(["-n", &ranks.to_string()])
         .arg(program)
 }
 

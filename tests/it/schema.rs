@@ -21,7 +21,7 @@ use tprof_tests::{EXACT, Job, Scratch, foreign, many_ranks, need, tprof, traced}
 use tprof_fixture::job::SimulatedJob;
 
 use crate::agree::traces;
-use crate::hosts;
+use crate::{hosts, pipeline};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -76,6 +76,9 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
     let hosts = scratch.join("hosts");
     SimulatedJob { steps: 10, late: Some((1, 5_000_000)), ..hosts::job() }.write(&hosts).unwrap();
     runs.push(hosts);
+    let pipeline = scratch.join("pipeline");
+    pipeline::job().write(&pipeline).unwrap();
+    runs.push(pipeline);
     runs
 }
 

@@ -39,6 +39,8 @@ pub struct HostOperation {
     pub bytes: Option<u64>,
     /// Number of ranks that take part, if the span has it.
     pub ranks: Option<u32>,
+    /// The root, or the other rank of a send or receive, if the span has it.
+    pub peer: Option<u32>,
 }
 
 /// Functions of MPI that run operations between ranks, with the operations' names in
@@ -129,6 +131,7 @@ impl HostOperation {
             element_type: element_type.to_owned(),
             bytes: of_range.or_else(|| whole("bytes")),
             ranks: whole("ranks").and_then(|ranks| u32::try_from(ranks).ok()),
+            peer: whole("peer").and_then(|peer| u32::try_from(peer).ok()),
         }
     }
 }
@@ -158,6 +161,7 @@ mod tests {
         span(SpanKind::Python, "gloo:all_reduce", args);
         span(SpanKind::Other, "MPI_Alltoall", r#"{"bytes":96,"ranks":4}"#);
         span(SpanKind::Other, "MPI_Wait", "");
+        span(SpanKind::Other, "MPI_Recv", r#"{"ranks":4,"peer":3}"#);
         span(SpanKind::Other, "MPI_Bcast", r#"{"peer":7}"#);
         writer.write(&mut spans).unwrap();
         writer.finish().unwrap();
@@ -166,17 +170,18 @@ mod tests {
         let found: Vec<HostCollective> =
             file.blocks::<SpanOutline>().flatten().filter_map(|span| finder.find(&span)).collect();
         let words = |one: &HostCollective| {
-            let HostOperation { name, element_type, bytes, ranks } = &one.what;
-            format!("{} {name} {element_type} {bytes:?} {ranks:?}", one.start_ns)
+            let HostOperation { name, element_type, bytes, ranks, peer } = &one.what;
+            format!("{} {name} {element_type} {bytes:?} {ranks:?} {peer:?}", one.start_ns)
         };
         let words: Vec<String> = found.iter().map(words).collect();
         assert_eq!(
             words,
             [
-                "10 all_reduce Float Some(8192) None",
-                "20 barrier  None None",
-                "30 all_gather  None None",
-                "60 all_to_all  Some(96) Some(4)",
+                "10 all_reduce Float Some(8192) None None",
+                "20 barrier  None None None",
+                "30 all_gather  None None None",
+                "60 all_to_all  Some(96) Some(4) None",
+                "80 recv  None Some(4) Some(3)",
             ]
         );
     }

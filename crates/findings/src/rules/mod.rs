@@ -51,6 +51,7 @@ mod recompilation;
 mod recompiled;
 mod recomputation;
 mod slow_collective;
+mod slow_stage;
 mod slow_step;
 mod small_batches;
 mod start_up;

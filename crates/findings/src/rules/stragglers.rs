@@ -6,6 +6,7 @@ use tprof_facts::units::{count, duration, percent};
 use tprof_metrics::gpu::replay::{JobGraph, RankSteps, what_if};
 use tprof_metrics::gpu::stragglers::{Arrival, arrivals};
 
+use super::slow_stage::{self, Stages};
 use super::{collective_wait, waiting_ranks};
 use crate::finding::Finding;
 use crate::outcome::{Outcome, RankFindings};
@@ -17,11 +18,14 @@ use crate::verdict::Unchecked;
 /// The texts that document this rule.
 pub(crate) const ABOUT: RuleAbout = RuleAbout {
     name: "Stragglers",
-    found_if: "ranks come late to collectives ([stragglers](#stragglers)); where none was recorded, by \
-         the ranks' `collective` time",
-    gain: "one rank's `delay_ns` if that is half of all or more, else the sum over ranks",
-    needs: "collectives on two ranks or more",
-    remedy: "balance the late rank's share of work; check for a slower device or a busy host",
+    found_if: "ranks come late to collectives ([stragglers](#stragglers)), or a stage of a pipeline is \
+         slower than the others (`what_if`); where no operation was recorded, by the ranks' \
+         `collective` time",
+    gain: "one rank's `delay_ns` if that is half of all or more, else the sum over ranks; of a stage, \
+         what `what_if` predicts",
+    needs: "collectives, or sends and receives, on two ranks or more",
+    remedy: "balance the late rank's share of work (of a stage, its layers); check for a slower device \
+         or a busy host",
 };
 const NAME: &str = ABOUT.name;
 /// If one rank causes at least this share of all delay, the finding names that rank. Otherwise, the
@@ -32,6 +36,9 @@ const BLAME: f64 = 0.5;
 pub(crate) fn judge(ranks: &mut [RankFindings]) {
     let found =
         arrivals(&ranks.iter().map(|rank| &rank.rank_collectives.compared).collect::<Vec<_>>());
+    if let Some(stages) = slow_stage::judge(ranks, &found) {
+        return add_stages(ranks, stages);
+    }
     if found.iter().any(|arrival| arrival.met > 0) {
         return compare(ranks, &found);
     }
@@ -88,6 +95,32 @@ fn not_compared(ranks: &[RankFindings]) -> Outcome {
     }
 }
 
+/// Adds an outcome to each rank, based on the stages of pipelines.
+fn add_stages(ranks: &mut [RankFindings], stages: Stages) {
+    let nothing = Outcome::of(NAME);
+    match stages {
+        Stages::Slow(slow, finding) => {
+            let bound_ns = finding.bound_ns;
+            for (at, rank) in ranks.iter_mut().enumerate() {
+                let found = (at == slow).then(|| (*finding.clone(), Vec::new()));
+                rank.outcomes
+                    .push(Outcome { found: found.into_iter().collect(), ..nothing.clone() });
+                if rank.rank_collectives.is_on_host {
+                    collective_wait::without(rank, bound_ns);
+                }
+            }
+        }
+        Stages::Balanced(share) => {
+            let why = format!(
+                "stages of the pipeline need about the same time: at most {} is lost",
+                percent(share)
+            );
+            let outcome = Outcome { no_problem: Some(why), ..nothing };
+            ranks.iter_mut().for_each(|rank| rank.outcomes.push(outcome.clone()));
+        }
+    }
+}
+
 /// Adds an outcome to each rank, based on the arrivals of all ranks.
 fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
     let nothing = Outcome::of(NAME);
@@ -132,10 +165,8 @@ fn stride(ranks: &[RankFindings]) -> u64 {
 /// Says what a step would take without the rank's lateness, if the steps can be replayed.
 fn without(ranks: &[RankFindings], rank: usize) -> Option<String> {
     let steps: Vec<&RankSteps> = ranks.iter().map(|rank| &rank.rank_collectives.steps).collect();
-    if steps.iter().any(|of| of.is_unfollowed) {
-        return None;
-    }
-    let found = what_if(&JobGraph::of(&steps), rank)?;
+    let graph = JobGraph::of(&steps);
+    let found = graph.is_followed().then(|| what_if(&graph, rank)).flatten()?;
     let rounded = |ns: f64| duration(ns.max(0.0).round() as u64);
     Some(format!(
         " Without its lateness a step takes {} (± {}) instead of {}.",

@@ -3,6 +3,7 @@
 use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, ask, judged};
 use crate::rules::stragglers;
+use tprof_fixture::pipeline::SimulatedPipeline;
 use tprof_trace::model::{Collective, Communicator, Device, Property};
 
 const REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
@@ -177,5 +178,48 @@ fn messages_that_are_fast_or_small_are_not_slow() {
     ] {
         let unchecked = ask(devices, 900_000_000, ranks).unchecked.unwrap();
         assert!(unchecked.why.contains(why), "{unchecked:?}");
+    }
+}
+
+/// Judges the stages of a simulated pipeline of four, of which the third needs this time forward.
+fn stages(third_ns: u64) -> Vec<RankFindings> {
+    let mut job = SimulatedPipeline {
+        steps: 20,
+        microbatches: 8,
+        stages: vec![(2 * MS, 4 * MS); 4],
+        ahead_ns: Vec::new(),
+        received: None,
+    };
+    job.stages[2].0 = third_ns;
+    let files = job.files();
+    let mut ranks: Vec<RankFindings> =
+        files.iter().zip(0..).map(|(file, at)| judged(file, &format!("rank {at}"))).collect();
+    stragglers::judge(&mut ranks);
+    ranks
+}
+
+#[test]
+fn the_slowest_stage_of_a_pipeline_is_found_and_not_the_one_that_ends_last() {
+    let ranks = stages(5 * MS);
+    let (finding, _) = &last(&ranks[2]).found[0];
+    assert_eq!(finding.what, "rank 2 is the slowest stage of its pipeline, and the others wait");
+    assert!(finding.seen.contains("150.0 % of the median of 4 stages"), "{}", finding.seen);
+    assert!(finding.seen.contains("most of all in aten::mm"), "{}", finding.seen);
+    // Eight microbatches of 3 ms, of a step of 93 ms.
+    let (share, window_ns) = (24.0 / 93.0, ranks[2].window_ns as f64);
+    assert!((finding.bound_ns as f64 / window_ns - share).abs() < 0.02, "{finding:?}");
+    assert!([0, 1, 3].iter().all(|at| last(&ranks[*at]).found.is_empty()));
+}
+
+#[test]
+fn stages_that_need_the_same_time_are_not_stragglers() {
+    let ranks = stages(2 * MS);
+    for rank in &ranks {
+        assert!(last(rank).found.is_empty());
+        let clear = last(rank).no_problem.as_deref();
+        assert_eq!(
+            clear,
+            Some("stages of the pipeline need about the same time: at most 0.0 % is lost")
+        );
     }
 }

@@ -2,10 +2,12 @@
 //! the host.
 
 use rustc_hash::FxHashMap;
+use tprof_facts::communication::arguments::element_bytes;
 use tprof_facts::communication::kernel_operation;
 use tprof_facts::communication::on_host::HostCollective;
 use tprof_trace::model::{Collective, NameId, ProcessIndex};
 
+use super::messages::{Message, OwnNumbers, message_of};
 use super::roles::{Role, roles};
 use crate::rank::{Class, RankTrace};
 
@@ -21,6 +23,12 @@ pub struct Operation {
     /// The larger of the bytes that the rank sent and those that it received. If operations were
     /// grouped into one kernel, this is their sum.
     pub bytes: Option<u64>,
+    /// Bytes that the rank received; `None` if the trace does not tell. If operations were grouped
+    /// into one kernel, this is their sum.
+    pub received_bytes: Option<u64>,
+    /// The messages of an operation that consists of sends and receives; empty for other
+    /// operations, or if some of the ranks that exchange them are not known.
+    pub messages: Vec<Message>,
     /// Number of ranks that take part.
     pub group_size: Option<u32>,
     /// Communicator, where the trace names one.
@@ -64,6 +72,7 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     }
     let sizes = group_sizes(rank);
     let roles = roles(rank);
+    let numbers = OwnNumbers::of(rank);
     let mut operations = Vec::new();
     let communication = |work: &&crate::rank::Work| work.class == Class::Communication;
     let kernels = rank.work.iter().zip(0_u32..).filter(|(work, _)| communication(work));
@@ -74,7 +83,10 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
         // correlation do not wait for other ranks, so they don't count.
         let group = key.and_then(|key| rows.remove(&key));
         let mut operation = match &group {
-            Some(group) => of_group(rank, group, &sizes),
+            Some(group) => {
+                let messages = numbers.messages(rank, group);
+                Operation { messages, ..of_group(rank, group, &sizes) }
+            }
             None => of_kernel(rank.name(work.name)),
         };
         operation.process = process;
@@ -86,7 +98,7 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
         operation.work = Some(at);
         operations.push(operation);
     }
-    operations.extend(on_host(rank));
+    operations.extend(on_host(rank, &numbers));
     without_kernel += rows.values().map(|group| group.len() as u64).sum::<u64>();
     (operations, without_kernel)
 }
@@ -99,7 +111,10 @@ fn group_sizes(rank: &RankTrace) -> FxHashMap<(ProcessIndex, u64), u32> {
 
 /// Returns the collectives that ran on the host. The group that ran a collective is not recorded,
 /// but in a job of two ranks it consists of both.
-fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
+fn on_host<'r>(
+    rank: &'r RankTrace,
+    numbers: &'r OwnNumbers,
+) -> impl Iterator<Item = Operation> + 'r {
     let mut ends: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
     rank.host_collectives.iter().map(move |row| {
         let HostCollective { start_ns, duration_ns, process, what } = row;
@@ -107,10 +122,13 @@ fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
         let last_ns = ends.entry(*process).or_default();
         let added_ns = end_ns.saturating_sub(*start_ns.max(last_ns));
         *last_ns = end_ns.max(*last_ns);
+        let own = numbers.on_host(what.ranks);
+        let message = message_of(&what.name, None, own, what.peer, what.bytes);
         Operation {
             name: what.name.clone(),
             element_type: what.element_type.clone(),
             bytes: what.bytes,
+            messages: message.into_iter().collect(),
             group_size: what
                 .ranks
                 .or_else(|| size_on_host(rank, *process))
@@ -160,6 +178,7 @@ fn of_group(
             true => rank.name(first.element_type).to_owned(),
             false => String::new(),
         },
+        received_bytes: group.iter().map(|row| received_bytes(rank, row)).sum(),
         bytes: alike.then(|| group.iter().map(|row| row.bytes).sum::<Option<u64>>()).flatten(),
         group_size: size(first)
             .filter(|of_first| group.iter().all(|row| size(row) == Some(*of_first))),
@@ -171,6 +190,17 @@ fn of_group(
             .channels
             .filter(|of_first| group.iter().all(|row| row.channels == Some(*of_first))),
         ..Operation::default()
+    }
+}
+
+/// Returns the bytes that a rank received in an operation. The hooks of NCCL record only the size of
+/// a receive.
+fn received_bytes(rank: &RankTrace, row: &Collective) -> Option<u64> {
+    let element_bytes = || element_bytes(rank.name(row.element_type));
+    match rank.name(row.name) {
+        "send" => Some(0),
+        "recv" => row.bytes,
+        _ => row.elements_out?.checked_mul(element_bytes()?),
     }
 }
 

@@ -17,7 +17,7 @@ use super::trace::RankTrace;
 const MOST_KEPT: usize = 2048;
 
 /// The identity of a collective, equal on all of its ranks: a hash of its communicator, operation,
-/// size and sequence number. If the collective has no sequence number, the hash includes its step
+/// size (except that of an all_to_all, which may differ) and sequence number. If the collective has no sequence number, the hash includes its step
 /// and its place in that step instead. Inferred steps may begin with another operation on each rank,
 /// so a rank that was recorded from its beginning counts places over all of them.
 pub type CollectiveId = u64;
@@ -91,7 +91,7 @@ impl ComparedCollectives {
 }
 
 /// Tells whether it is certain which collectives of other ranks a rank's collectives are.
-struct Certainty {
+pub(super) struct Certainty {
     /// Number of ranks of the job.
     world_size: Option<u32>,
     /// Whether all ranks number a step alike.
@@ -101,13 +101,18 @@ struct Certainty {
 }
 
 impl Certainty {
-    fn of(rank: &RankTrace) -> Certainty {
+    pub fn of(rank: &RankTrace) -> Certainty {
         let is_imported = rank.file.header().host.is_empty();
         Certainty {
             world_size: rank.world_size,
             steps_are_numbered: !rank.has_inferred_steps(),
             is_whole: !is_imported && cycles::paused(rank.file).is_empty(),
         }
+    }
+
+    /// Whether operations without a number are counted in each step anew, and not over all of them.
+    pub fn is_counted_by_step(&self) -> bool {
+        self.steps_are_numbered || !self.is_whole
     }
 
     /// Without a communicator, equal collectives of different groups may have the same identity,
@@ -143,22 +148,19 @@ pub fn named<'o>(
     steps_of_work: &[Option<u32>],
 ) -> Vec<(&'o Operation, CollectiveName)> {
     let mut places: FxHashMap<u64, u64> = FxHashMap::default();
-    let certain = Certainty::of(rank);
-    let is_counted_by_step = certain.steps_are_numbered || !certain.is_whole;
+    let is_counted_by_step = Certainty::of(rank).is_counted_by_step();
     let mut all = Vec::new();
     for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
         let work = operation.work.map(|at| at as usize);
-        let step = match work {
-            Some(at) => steps_of_work.get(at).copied().flatten(),
-            None => step_at(steps, operation.process, operation.start_ns),
-        };
-        let step = step.map(|at| steps[at as usize].number);
+        let step = step_of(operation, steps, steps_of_work);
         // The kernels of a stream have the same order on all ranks, but the number of the stream
         // may differ between ranks. So the kernel's name distinguishes the collectives instead of
         // the stream.
         let name = work.map(|at| rank.name(rank.work[at].name));
         let unnamed = name.filter(|_| operation.communicator.is_none());
-        let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
+        // Each rank of an all_to_all may exchange another number of bytes.
+        let bytes = operation.bytes.filter(|_| !operation.name.contains("all_to_all"));
+        let kind = hash(&(operation.communicator, &operation.name, bytes, unnamed));
         let (collective_id, occurrence) = match (operation.communicator, operation.sequence) {
             (Some(_), Some(number)) => (hash(&(kind, number, 0_u8)), number),
             _ => {
@@ -173,7 +175,21 @@ pub fn named<'o>(
     all
 }
 
-fn hash(of: &impl Hash) -> u64 {
+/// Returns the number of the step of an operation. `steps_of_work` has the step of each piece of
+/// work.
+pub fn step_of(
+    operation: &Operation,
+    steps: &[Step],
+    steps_of_work: &[Option<u32>],
+) -> Option<u64> {
+    let step = match operation.work {
+        Some(at) => steps_of_work.get(at as usize).copied().flatten(),
+        None => step_at(steps, operation.process, operation.start_ns),
+    };
+    step.map(|at| steps[at as usize].number)
+}
+
+pub(super) fn hash(of: &impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     of.hash(&mut hasher);
     // The low bits choose the sample, but FxHash mixes them poorly. So mix the hash again.

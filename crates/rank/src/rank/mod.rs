@@ -16,6 +16,7 @@ mod hta_class;
 mod launches;
 mod load;
 pub mod meetings;
+pub mod messages;
 mod modules;
 mod needs;
 mod nested;

@@ -1,27 +1,45 @@
-//! Replays the steps of all ranks, with the collectives in which they meet.
+//! Replays the steps of all ranks, with the operations in which they wait for each other.
 //!
-//! A rank's step is a chain of its own stretches and of meetings. A meeting ends for all of its
-//! ranks when the last has come, plus the time of the transfer; that is the time of the rank whose
-//! operation was shortest. Everything is a duration on the rank's own clock, so clocks of hosts need
-//! not agree. The replay tells which stretches decided a step, and how long a step takes if a rank's
-//! stretches are replaced by what the others need.
+//! A rank's step is a chain of its own stretches and of meetings: collectives, sends and receives.
+//! A collective ends for all of its ranks when the last has come, plus the time of the transfer;
+//! that is the time of the rank whose operation was shortest. Everything is a duration on the rank's
+//! own clock, so clocks of hosts need not agree. The replay tells which stretches decided a step,
+//! and how long a step takes if a rank's stretches are replaced by what the others need.
+//!
+//! A receive ends when its sender has come, plus the time of the transfer; that is the rest of its
+//! duration. Whether a send waits for its receiver depends on its library and size: NCCL and large
+//! messages of MPI wait, small messages are buffered. So the sends of each size tell: if more of
+//! them ended before their receivers came than lasted until then, none of that size is assumed to
+//! wait. A kernel that sends and receives several messages ends when it need not wait for any of
+//! their other ranks. How long a message waited takes times of two ranks on one clock: that of their
+//! host, or else one that is estimated for each block of steps from what the ranks exchange
+//! ([`clocks`]).
 //!
 //! Work that a device computed during a meeting does not depend on it. What follows the meeting on
 //! the rank is assumed to depend on both.
 
+mod clocks;
 mod graph;
+mod measured;
+mod messages;
 mod own_places;
 mod path;
+mod pipeline;
+mod replayed;
+mod stages;
 mod what_if;
 
 use tprof_facts::labels::base_name;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::collectives::{Operation, waits_for_all};
 use tprof_rank::meetings::{CollectiveId, named};
+use tprof_rank::messages::{NumberedMessage, numbered};
+use tprof_rank::roles::Role;
 use tprof_rank::{RankTrace, Step, of_devices};
 
 pub use graph::JobGraph;
 pub use path::{Decided, DecidedSteps, decided_steps};
+pub use pipeline::{Pipeline, Stage, pipelines};
 pub use what_if::{WhatIf, what_if};
 
 use own_places::own_places;
@@ -30,19 +48,19 @@ use own_places::own_places;
 const MOST_KEPT: usize = 2048;
 /// Number of steps of a block. The first of a block only tells where its ranks stand.
 const BLOCK: u64 = 8;
-/// Sends, receives and other operations in which not all ranks wait are not followed. If they take
-/// more than this share of the steps, the replay would blame the wrong rank.
-const MOST_UNFOLLOWED: f64 = 0.05;
 
 /// A meeting of a rank with others, and the rank's own time around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepMeeting {
-    /// The meeting, as all its ranks identify it.
-    pub id: CollectiveId,
+    /// The collective, as all its ranks identify it; `None` if the rank sends and receives, which is
+    /// a meeting of its own ([`RankSteps::messages`]).
+    pub id: Option<CollectiveId>,
     /// Number of the step.
     pub step: u64,
     /// Place of the meeting in the rank's step, from 0.
     pub place: u32,
+    /// The entry on the clock of the rank's file, ns.
+    pub start_ns: u64,
     /// Time from the end of all earlier meetings to the entry, ns.
     pub before_ns: u64,
     /// Time from the entry to the meeting before to the entry to this one, ns.
@@ -54,6 +72,20 @@ pub struct StepMeeting {
     /// Whether the rank entered it before the end of an earlier one, so that it didn't wait for
     /// that.
     pub overlaps: bool,
+}
+
+/// A send or a receive of a meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepMessage {
+    /// Index of the meeting among the rank's.
+    pub meeting: u32,
+    /// Whether a kernel sends or receives it.
+    pub is_on_device: bool,
+    /// Whether its ranks do the same, as those of experts and of sequences do, and stages of
+    /// pipelines do not.
+    pub is_between_like: bool,
+    /// The message, as both its ranks identify it.
+    pub of: NumberedMessage,
 }
 
 /// Code in which a rank spent a stretch.
@@ -85,15 +117,24 @@ impl OwnPlace {
 /// The steps of a rank, as the replay needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankSteps {
+    /// Name of the rank's host, whose ranks have one clock; empty if it is not known.
+    pub host: String,
     /// The meetings, in order of entry.
     pub meetings: Vec<StepMeeting>,
+    /// The messages of the meetings, in order of the meetings.
+    pub messages: Vec<StepMessage>,
     /// For each place in a step, the code in which the rank spent most of the time before it, and
     /// its time over all steps, ns, most first.
     pub places: Vec<Vec<(OwnPlace, u64)>>,
     /// The rank keeps one block of steps in so many; a power of two.
     pub stride: u64,
-    /// Whether operations that are not followed take too much of the steps.
-    pub is_unfollowed: bool,
+    /// Time of the steps, ns.
+    pub steps_ns: u64,
+    /// The part of it in sends and receives of known ranks, ns.
+    pub messages_ns: u64,
+    /// The part of it in operations that are not followed, ns: broadcasts and others in which not
+    /// all ranks wait, and sends and receives of unknown ranks.
+    pub unfollowed_ns: u64,
 }
 
 impl RankSteps {
@@ -104,25 +145,38 @@ impl RankSteps {
         steps: &[Step],
         steps_of_work: &[Option<u32>],
     ) -> RankSteps {
-        let mut all: Vec<(&Operation, CollectiveId, u64)> =
-            (named(rank, operations, steps, steps_of_work).into_iter())
-                .filter_map(|(operation, name)| Some((operation, name.collective_id, name.step?)))
-                .collect();
+        type Entry<'o> = (&'o Operation, Option<CollectiveId>, u64, Vec<NumberedMessage>);
+        let collectives = named(rank, operations, steps, steps_of_work).into_iter().filter_map(
+            |(operation, name)| Some((operation, Some(name.collective_id), name.step?, Vec::new())),
+        );
+        let messages = numbered(rank, operations, steps, steps_of_work);
+        let messages = messages
+            .into_iter()
+            .filter_map(|(operation, step, messages)| Some((operation, None, step?, messages)));
+        let mut all: Vec<Entry<'_>> = collectives.chain(messages).collect();
         all.sort_by_key(|(operation, ..)| (operation.start_ns, operation.duration_ns));
         let computing = of_devices(rank, |busy| &busy.compute);
         let mut meetings: Vec<StepMeeting> = Vec::with_capacity(all.len());
         let (mut last_entry_ns, mut last_end_ns) = (None, 0);
-        for (operation, id, step) in &all {
+        let mut messages = Vec::new();
+        for (operation, id, step, of_operation) in &all {
             let Operation { start_ns, duration_ns, .. } = **operation;
             let end_ns = start_ns.saturating_add(duration_ns);
             let place = match meetings.last() {
                 Some(last) if last.step == *step => last.place + 1,
                 _ => 0,
             };
+            messages.extend(of_operation.iter().map(|of| StepMessage {
+                meeting: meetings.len() as u32,
+                is_on_device: operation.work.is_some(),
+                is_between_like: matches!(operation.role, Role::Expert | Role::Sequence),
+                of: *of,
+            }));
             meetings.push(StepMeeting {
                 id: *id,
                 step: *step,
                 place,
+                start_ns,
                 before_ns: start_ns.saturating_sub(last_end_ns),
                 since_entry_ns: start_ns - last_entry_ns.unwrap_or(start_ns),
                 duration_ns,
@@ -135,13 +189,51 @@ impl RankSteps {
         let entries =
             all.iter().zip(&meetings).map(|((operation, ..), of)| (operation.start_ns, of.place));
         let places = own_places(rank, &entries.collect::<Vec<_>>());
-        let mut stride = 1;
-        while meetings.len() > MOST_KEPT && has_many_blocks(&meetings) {
-            stride *= 2;
-            meetings.retain(|of| is_kept(of.step, stride));
+        let times = Cover::of(steps.iter().map(Step::time));
+        let within = |of: &Operation| {
+            times.length_within(Interval::new(of.start_ns, of.start_ns + of.added_ns))
+        };
+        let others = || operations.iter().filter(|operation| !waits_for_all(&operation.name));
+        let (followed, unfollowed): (Vec<_>, Vec<_>) =
+            others().partition(|operation| !operation.messages.is_empty());
+        let mut all = RankSteps {
+            host: rank.file.header().host.clone(),
+            meetings,
+            messages,
+            places,
+            stride: 1,
+            steps_ns: times.length(),
+            messages_ns: followed.into_iter().map(within).sum(),
+            unfollowed_ns: unfollowed.into_iter().map(within).sum(),
+        };
+        while all.meetings.len() > MOST_KEPT && has_many_blocks(&all.meetings) {
+            all.keep(all.stride * 2);
         }
-        let is_unfollowed = unfollowed_share(operations, steps) > MOST_UNFOLLOWED;
-        RankSteps { meetings, places, stride, is_unfollowed }
+        all
+    }
+
+    /// Keeps one block of steps in `stride`.
+    fn keep(&mut self, stride: u64) {
+        let meetings = &self.meetings;
+        let is_kept = |of: &StepMeeting| is_kept(of.step, stride);
+        let mut next = 0;
+        let places: Vec<Option<u32>> = meetings
+            .iter()
+            .map(|of| {
+                let place = is_kept(of).then_some(next);
+                next += u32::from(place.is_some());
+                place
+            })
+            .collect();
+        self.messages.retain_mut(|of| match places[of.meeting as usize] {
+            Some(place) => {
+                of.meeting = place;
+                true
+            }
+            None => false,
+        });
+        self.meetings.retain(is_kept);
+        self.stride = stride;
     }
 }
 
@@ -155,15 +247,9 @@ fn has_many_blocks(meetings: &[StepMeeting]) -> bool {
     block(meetings.first()) != block(meetings.last())
 }
 
-/// Returns the share of the steps' time that other operations between ranks took.
-fn unfollowed_share(operations: &[Operation], steps: &[Step]) -> f64 {
-    let times = Cover::of(steps.iter().map(Step::time));
-    let others = operations.iter().filter(|operation| !waits_for_all(&operation.name));
-    let taken: u64 = others
-        .map(|of| times.length_within(Interval::new(of.start_ns, of.start_ns + of.added_ns)))
-        .sum();
-    taken as f64 / times.length().max(1) as f64
-}
-
+#[cfg(test)]
+mod message_tests;
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;

@@ -14,14 +14,13 @@ fn rank(steps: u64, before: &[u64], waits: &[u64]) -> RankSteps {
             let last: Option<&StepMeeting> = meetings.last();
             let since_entry_ns = last.map_or(0, |last| last.duration_ns + before_ns);
             meetings.push(StepMeeting {
-                id: step * 10 + place as u64,
+                id: Some(step * 10 + place as u64),
                 step,
                 place: place as u32,
                 before_ns: *before_ns,
                 since_entry_ns,
                 duration_ns: wait_ns + TRANSFER_NS,
-                hidden_ns: 0,
-                overlaps: false,
+                ..StepMeeting::default()
             });
         }
     }
@@ -30,7 +29,7 @@ fn rank(steps: u64, before: &[u64], waits: &[u64]) -> RankSteps {
         vec![(of("any".to_owned()), 9 * MS), (of(format!("operator {at}")), before[at])]
     };
     let places = (0..before.len()).map(place).collect();
-    RankSteps { meetings, places, stride: 1, is_unfollowed: false }
+    RankSteps { meetings, places, stride: 1, ..RankSteps::default() }
 }
 
 /// Three ranks: the second needs 5 ms longer before its second meeting.
@@ -104,14 +103,14 @@ fn meetings_of_groups_that_overlap_do_not_block_each_other() {
         for step in 0..10 {
             for place in 0..2_u32 {
                 meetings.push(StepMeeting {
-                    id: step * 10 + (first + u64::from(place)) % 2,
+                    id: Some(step * 10 + (first + u64::from(place)) % 2),
                     step,
                     place,
                     before_ns: if place == 0 { MS } else { 0 },
                     since_entry_ns: if place == 0 { 2 * MS } else { 1000 },
                     duration_ns: MS,
-                    hidden_ns: 0,
                     overlaps: place == 1,
+                    ..StepMeeting::default()
                 });
             }
         }

@@ -9,7 +9,7 @@ use super::RankStragglers;
 /// could be related to another.
 pub(super) fn table(parts: &[(RankContext, RankStragglers)]) -> Option<Table> {
     let times = parts.iter().filter(|(at, _)| at.rank.is_some()).map(|(at, part)| RankTimes {
-        name: ClockName::of(&part.host, &at.label),
+        name: ClockName::of(&part.steps.host, &at.label),
         clock: at.clock,
         compared: &part.compared,
     });

@@ -3,28 +3,30 @@
 
 use tprof_document::{Cell, Column, RankContext, Table, Unit};
 
-use super::RankStragglers;
-use crate::gpu::replay::{Decided, JobGraph, OwnPlace, decided_steps, what_if};
+use super::{RankStragglers, stages};
+use crate::gpu::replay::{Decided, JobGraph, OwnPlace, decided_steps, pipelines, what_if};
 
 /// Most ranks for which a step is predicted.
 const MOST_PREDICTED: usize = 8;
 
 const ONE_RANK: &str = "there is one rank";
 const NO_STEPS: &str = "no two steps in a row in which ranks met were recorded";
-const UNFOLLOWED: &str = "sends, receives and other operations in which not all ranks wait take more than 5 % of a \
-     rank's steps, and are not followed";
-const NO_ORDER: &str = "the ranks' collectives have no common order, so some are not matched";
+const UNFOLLOWED: &str = "operations that are not followed take more than 5 % of a rank's steps: broadcasts and others \
+     in which not all ranks wait, and sends and receives that can't be matched";
+const NO_ORDER: &str =
+    "the ranks' collectives, sends and receives have no common order, so some are not matched";
 const EVEN: &str =
     "no rank's stretch was longer than the other ranks' by as much as 1 % of the steps";
 
-/// Makes the table of stretches that decided steps, and the table of predictions if there are any.
+/// Makes the table of stretches that decided steps, the table of predictions if there are any, and
+/// the table of stages if there are pipelines.
 pub(super) fn tables(parts: &[(RankContext, RankStragglers)]) -> Vec<Table> {
     let ranks: Vec<_> = parts.iter().filter(|(at, _)| at.rank.is_some()).collect();
     let steps: Vec<_> = ranks.iter().map(|(_, part)| &part.steps).collect();
     let graph = JobGraph::of(&steps);
     let decided = match decided_steps(&graph) {
         _ if steps.len() < 2 => Err(ONE_RANK),
-        _ if steps.iter().any(|of| of.is_unfollowed) => Err(UNFOLLOWED),
+        _ if !graph.is_followed() => Err(UNFOLLOWED),
         None => Err(NO_ORDER),
         Some(decided) if decided.steps == 0 => Err(NO_STEPS),
         Some(decided) => Ok(decided),
@@ -32,6 +34,9 @@ pub(super) fn tables(parts: &[(RankContext, RankStragglers)]) -> Vec<Table> {
     let label = |rank: usize| ranks[rank].0.label.as_str();
     let mut tables = vec![stretches(decided.as_ref(), label)];
     tables.extend(decided.ok().and_then(|decided| predictions(&graph, &decided, label)));
+    if graph.is_followed() {
+        tables.extend(stages::table(&pipelines(&graph), label));
+    }
     tables
 }
 

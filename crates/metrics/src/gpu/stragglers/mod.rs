@@ -4,7 +4,9 @@
 mod arrivals;
 mod clocks;
 mod decided;
+mod experts;
 mod hta;
+mod stages;
 mod tables;
 
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
@@ -32,11 +34,10 @@ pub struct Stragglers;
 /// The data that the report keeps of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStragglers {
-    /// Name of the rank's host; empty if it is not known.
-    host: String,
     compared: ComparedCollectives,
     steps: RankSteps,
     load: Load,
+    experts: experts::ExpertExchanges,
     hta: hta::RankKernelTimes,
     left_out: LeftOutRows,
 }
@@ -97,14 +98,15 @@ impl Analysis for Stragglers {
         }
         let compared = ComparedCollectives::of(rank, &operations, &steps, &steps_of_work, meets);
         let of_steps = RankSteps::of(rank, &operations, &steps, &steps_of_work);
+        let experts = experts::ExpertExchanges::of(&operations, &steps, &steps_of_work);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        let host = rank.file.header().host.clone();
-        RankStragglers { host, compared, steps: of_steps, load, left_out, hta: Default::default() }
+        let hta = hta::RankKernelTimes::default();
+        RankStragglers { compared, steps: of_steps, load, experts, left_out, hta }
     }
 
     fn join(&self, parts: Vec<(RankContext, RankStragglers)>, options: &Options) -> Body {

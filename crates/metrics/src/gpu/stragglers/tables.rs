@@ -8,10 +8,10 @@ use tprof_rank::roles::Role;
 use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
 use super::arrivals::{Arrival, arrivals, arrivals_by_role, lateness_by_step};
-use super::{RankStragglers, clocks, decided, hta, imbalance};
+use super::{RankStragglers, clocks, decided, experts, hta, imbalance};
 
 const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
-const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks, in their steps if they have any";
+pub(super) const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks, in their steps if they have any";
 
 /// Makes the report's body from all ranks.
 pub(super) fn body(parts: &[(RankContext, RankStragglers)], options: &Options) -> Body {
@@ -22,6 +22,7 @@ pub(super) fn body(parts: &[(RankContext, RankStragglers)], options: &Options) -
     tables.extend(decided::tables(parts));
     tables.extend([summary(parts), load(parts)]);
     tables.extend(late_by_role(parts));
+    tables.extend(expert_exchanges(parts));
     tables.extend(clocks::table(parts));
     if options.data {
         tables.push(late_by_step(parts));
@@ -79,6 +80,15 @@ fn late_by_role(parts: &[(RankContext, RankStragglers)]) -> Option<Table> {
         table.row(cells);
     }
     Some(table)
+}
+
+fn expert_exchanges(parts: &[(RankContext, RankStragglers)]) -> Option<Table> {
+    let compared: Vec<_> = parts.iter().map(|(_, part)| &part.compared).collect();
+    let by_role = arrivals_by_role(&compared);
+    let arrivals: Vec<Option<Arrival>> =
+        by_role.iter().map(|roles| roles.get(&Role::Expert).copied()).collect();
+    let exchanges: Vec<_> = parts.iter().map(|(at, part)| (at, &part.experts)).collect();
+    experts::table(&exchanges, &arrivals)
 }
 
 fn late(parts: &[(RankContext, RankStragglers)]) -> Table {
