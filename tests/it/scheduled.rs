@@ -4,8 +4,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tprof_tests::{
-    Job, Live, Outcome, Refused, Report, Scratch, document, memory_report, need_some, program,
-    skip, stack, tprof, tprof_at, train,
+    Job, Live, Outcome, Refused, Report, Scratch, am_root, document, memory_report, need_some,
+    program, skip, stack, tprof, tprof_at, train,
 };
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MarkKind};
@@ -359,6 +359,35 @@ fn a_paused_server_records_steps_of_all_ranks_when_asked() {
     for cycle in [before, cycle] {
         assert_eq!(kept_of(&run, &cycle), 2 * 3 * KEEPS, "cycle {cycle}");
     }
+}
+
+/// A host name of its own stands in for the second host. Its steps have the same numbers.
+#[test]
+fn a_request_records_the_same_steps_on_all_hosts() {
+    if !am_root() {
+        return skip(Refused::Root);
+    }
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let start = |rank: &str, elsewhere: &[&str]| {
+        let job = Job::new(program("scheduled")).args(["abi", "0", "20"]);
+        let options = ["--paused", "--if-exists", "join"];
+        let words = std::iter::once(tprof_at().into())
+            .chain(words(&options, &run).into_iter().map(Into::into));
+        let job = job.env("RANK", rank).env("WORLD_SIZE", "2");
+        let job = job.behind(&words.collect::<Vec<_>>()).under(elsewhere);
+        let mut live = Live::start(&job, &scratch.cwd());
+        live.wait_for("step 3");
+        live
+    };
+    let here = start("0", &[]);
+    let there =
+        start("1", &["unshare", "-u", "sh", "-c", "hostname elsewhere && exec \"$@\"", "sh"]);
+    let (asked, _) = record_three(&run);
+    let mut both = [here, there];
+    both.iter_mut().for_each(|live| _ = live.wait_for(&format!("step {}", asked[2] + 1)));
+    both.into_iter().for_each(|live| assert_eq!(live.finish().code, Some(0)));
+    assert_eq!((marked(&run, 0, &asked), marked(&run, 1, &asked)), (asked.clone(), asked));
 }
 
 #[test]

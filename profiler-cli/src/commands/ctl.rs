@@ -218,6 +218,8 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
                 flatten(&name, value, rows);
             }
         }
+        // Lists are for programs.
+        Value::Array(_) => {}
         value => rows.push(shown(prefix, value)),
     }
 }

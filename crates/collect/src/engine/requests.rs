@@ -68,6 +68,7 @@ impl Engine {
         serde_json::json!({
             "recording": on,
             "steps": self.targets.values().map(|target| target.steps()).max().unwrap_or(0),
+            "counted_steps": self.counted_steps(),
             "following": self.ending.follows,
             "seconds": seconds,
             "processes": self.targets.values().filter(|image| image.end.is_none()).count(),

@@ -46,6 +46,19 @@ impl Engine {
         })
     }
 
+    /// Returns the last steps that have been counted on request: number, and time in nanoseconds
+    /// since 1970. Empty if steps aren't counted so.
+    pub(super) fn counted_steps(&self) -> Vec<(u64, u64)> {
+        if self.recording.counted_ns.is_none() {
+            return Vec::new();
+        }
+        let (start_ns, start_unix_ns) = (self.parts.info.start_ns, self.parts.info.start_unix_ns);
+        let of_day = |time_ns: u64| start_unix_ns.wrapping_add(time_ns).wrapping_sub(start_ns);
+        let longest = counted(&self.targets).max_by_key(|(_, of)| (of.is_aligned, of.len()));
+        let steps = longest.map(|(_, of)| of.steps().map(|(n, ns)| (n, of_day(ns))).collect());
+        steps.unwrap_or_default()
+    }
+
     /// The schedule of processes while no steps are requested.
     pub(super) fn counting(&self) -> Schedule {
         Schedule { boundaries: self.recording.counted_ns.is_some(), ..Schedule::COUNT }

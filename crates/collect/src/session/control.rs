@@ -6,6 +6,8 @@ pub use super::shared_requests::{ASKED, is_of_request};
 pub use crate::engine::inbox::{Reply, Request};
 use crate::engine::scheduled::STEPS_AHEAD;
 use crate::error::CollectError;
+use crate::targets::boundaries::Boundaries;
+use serde_json::Value;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -22,19 +24,26 @@ pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 /// Sends a request to each collector that records into the run directory `run`. Returns one of their
 /// replies; if any collector refused, a refusal. The message names those that did not reply.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
-    let Replies { replies, missing } = replies(run, request)?;
+    let live = live_sessions(run)?;
+    Ok(chosen(Replies::of(run, &live, ask_all(run, &live, request))?))
+}
+
+/// Returns one of these replies; if any collector refused, a refusal. The message names those that
+/// did not reply.
+fn chosen(Replies { replies, missing }: Replies) -> Reply {
     // Prefers a refusal that a second request would not change, so the caller doesn't retry in
     // vain.
     let refused = replies.iter().find(|reply| !reply.ok && !reply.late && !reply.waits);
     let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
-    let chosen = chosen.cloned();
-    let mut reply =
-        chosen.ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))?;
+    let mut reply = chosen.cloned().unwrap_or_else(|| {
+        // `Replies::of` fails without any reply.
+        Reply::new(false, "no collector replied".to_owned())
+    });
     for NotAnswered { host, why, .. } in missing {
         let end = if reply.message.is_empty() { "" } else { "; " };
         reply.message += &format!("{end}host {host} is not reached: {why}");
     }
-    Ok(reply)
+    reply
 }
 
 /// Number of times that steps are requested. Each request begins four times as far ahead as the one
@@ -44,16 +53,16 @@ const ATTEMPTS: u32 = 8;
 /// Longest time in which the job must make some steps, if it begins to count them on request.
 const COUNTED_WITHIN: Duration = Duration::from_secs(120);
 
-/// Asks for the recording of `count` steps, with the same numbers in all processes of the run. Calls
-/// `waits` once if the job must make some steps first, which takes up to two minutes.
+/// Asks for the recording of `count` steps, the same ones in all processes of the run. Calls `waits`
+/// once if the job must make some steps first, which takes up to two minutes.
 pub fn start_steps(run: &Path, count: u32, waits: impl FnOnce()) -> Result<Reply, CollectError> {
     let (mut attempt, began, mut waits) = (0, Instant::now(), Some(waits));
     loop {
-        let made = replies(run, &Request::Status)?.replies;
-        let made = made.iter().filter_map(|reply| reply.status.as_ref()?["steps"].as_u64()).max();
         let ahead = STEPS_AHEAD << (2 * attempt);
-        let first = made.filter(|made| *made > 0).map(|made| made + ahead);
-        let reply = request(run, &Request::Steps { count, first })?;
+        let reply = request_each(run, |states| {
+            let firsts = first_steps(states, ahead);
+            firsts.into_iter().map(|first| Request::Steps { count, first }).collect()
+        })?;
         if reply.waits && began.elapsed() < COUNTED_WITHIN {
             if let Some(waits) = waits.take() {
                 waits();
@@ -89,34 +98,102 @@ fn sessions(run: &Path) -> Result<Vec<RunInfo>, CollectError> {
     }
 }
 
+/// The number of the first step that each collector shall record, so that it is the same step for all
+/// and at least `ahead` steps away; `None` where the collector must decide. `states` has what
+/// [`Request::Status`] returns.
+///
+/// Collectors that count the steps of PyTorch since the request begin with different numbers. Steps
+/// that begin at about the same time of day are the same, so the clocks of hosts must agree to within
+/// half a step.
+fn first_steps(states: &[Option<&Value>], ahead: u64) -> Vec<Option<u64>> {
+    let counted: Vec<Boundaries> = states.iter().map(|state| counted_by(*state)).collect();
+    let lead = counted.iter().max_by_key(|of| of.len());
+    let shifts = counted.iter().map(|of| lead.and_then(|lead| of.shift_to(lead)).unwrap_or(0));
+    let shifts: Vec<u64> = shifts.collect();
+    let made = states.iter().zip(&shifts).filter_map(|(state, shift)| {
+        let made = (*state)?["steps"].as_u64().filter(|made| *made > 0)?;
+        Some(made.wrapping_add(*shift))
+    });
+    let first = made.max().map(|made| made + ahead);
+    shifts.iter().map(|shift| Some(first?.wrapping_sub(*shift))).collect()
+}
+
+/// Returns the steps that a collector has counted, with times in nanoseconds since 1970.
+fn counted_by(state: Option<&Value>) -> Boundaries {
+    let mut counted = Boundaries::default();
+    let rows = state.and_then(|state| state["counted_steps"].as_array()).into_iter().flatten();
+    for row in rows {
+        if let (Some(number), Some(time_ns)) = (row[0].as_u64(), row[1].as_u64()) {
+            counted.add(number, time_ns);
+        }
+    }
+    counted
+}
+
+/// Asks each of the run's collectors for its status, and then sends each the request that `requests`
+/// makes for it of all statuses. Returns a reply as [`request`] does.
+fn request_each(
+    run: &Path,
+    requests: impl FnOnce(&[Option<&Value>]) -> Vec<Request>,
+) -> Result<Reply, CollectError> {
+    let live = live_sessions(run)?;
+    let states: Vec<Option<Value>> = ask_all(run, &live, &Request::Status)
+        .into_iter()
+        .map(|reply| reply.ok().and_then(|reply| reply.status))
+        .collect();
+    let states: Vec<Option<&Value>> = states.iter().map(Option::as_ref).collect();
+    let requests = requests(&states);
+    let replies: Vec<Result<Reply, String>> = std::thread::scope(|scope| {
+        let ask = |(info, request): (&RunInfo, Request)| {
+            let info = info.clone();
+            scope.spawn(move || ask_all(run, &[info], &request).remove(0))
+        };
+        let asked: Vec<_> = live.iter().zip(requests).map(ask).collect();
+        let failed = |_| Err("its thread failed".to_owned());
+        asked.into_iter().map(|asked| asked.join().unwrap_or_else(failed)).collect()
+    });
+    Ok(chosen(Replies::of(run, &live, replies)?))
+}
+
 /// Replies of a run's collectors, and which of them did not reply.
 struct Replies {
     replies: Vec<Reply>,
     missing: Vec<NotAnswered>,
 }
 
-/// Sends a request to all of the run's collectors. Fails if none replies.
-fn replies(run: &Path, request: &Request) -> Result<Replies, CollectError> {
-    let mut live = sessions(run)?;
-    live.retain(|info| !info.finished);
-    let mut all = Replies { replies: Vec::new(), missing: Vec::new() };
-    for (info, reply) in live.iter().zip(ask_all(run, &live, request)) {
-        match reply {
-            Ok(reply) => all.replies.push(reply),
-            Err(why) => all.missing.push(not_answered(info, why)),
+impl Replies {
+    /// Gathers the replies of live collectors. Fails if none replied.
+    fn of(
+        run: &Path,
+        live: &[RunInfo],
+        replies: Vec<Result<Reply, String>>,
+    ) -> Result<Replies, CollectError> {
+        let mut all = Replies { replies: Vec::new(), missing: Vec::new() };
+        for (info, reply) in live.iter().zip(replies) {
+            match reply {
+                Ok(reply) => all.replies.push(reply),
+                Err(why) => all.missing.push(not_answered(info, why)),
+            }
+        }
+        match (all.replies.is_empty(), all.missing.first()) {
+            (true, Some(missing)) => Err(CollectError::NotLive(format!(
+                "the collector of `{}` on host {} does not answer: {}",
+                run.display(),
+                missing.host,
+                missing.why
+            ))),
+            _ => Ok(all),
         }
     }
-    match (all.replies.is_empty(), all.missing.first()) {
-        (false, _) => Ok(all),
-        (true, None) => {
-            Err(CollectError::NotLive(format!("the run in `{}` has ended", run.display())))
-        }
-        (true, Some(missing)) => Err(CollectError::NotLive(format!(
-            "the collector of `{}` on host {} does not answer: {}",
-            run.display(),
-            missing.host,
-            missing.why
-        ))),
+}
+
+/// Returns the info files of the run's collectors that have not finished. Fails if all have.
+fn live_sessions(run: &Path) -> Result<Vec<RunInfo>, CollectError> {
+    let mut live = sessions(run)?;
+    live.retain(|info| !info.finished);
+    match live.is_empty() {
+        true => Err(CollectError::NotLive(format!("the run in `{}` has ended", run.display()))),
+        false => Ok(live),
     }
 }
 
@@ -274,4 +351,33 @@ pub(crate) fn receive(fd: &OwnedFd) -> Option<Request> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let len = sys::receive(fd, &mut buffer).ok()?;
     serde_json::from_slice(buffer.get(..len)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_same_step_is_the_first_on_all_hosts() {
+        // Each host has counted since the request reached it.
+        let times =
+            |from: u64| -> Vec<u64> { (from..20).map(|step| 1_000_000 * step + 7).collect() };
+        let counted = |from: u64, first: u64| {
+            let rows: Vec<[u64; 2]> =
+                times(from).into_iter().zip(first..).map(|(time, number)| [number, time]).collect();
+            json!({"steps": first + 20 - from - 1, "counted_steps": rows})
+        };
+        let (one, other) = (counted(5, 0), counted(9, 100));
+        // The 15th step of one host, number 14, is number 110 of the other.
+        assert_eq!(first_steps(&[Some(&one), Some(&other)], 2), [Some(16), Some(112)]);
+        // Steps that the program numbers have the same numbers everywhere.
+        let numbered = |steps: u64| json!({"steps": steps});
+        let (one, other) = (numbered(41), numbered(40));
+        assert_eq!(first_steps(&[Some(&one), Some(&other)], 8), [Some(49), Some(49)]);
+        // A host that does not answer, and one without steps, don't decide.
+        let none = numbered(0);
+        assert_eq!(first_steps(&[None, Some(&one), Some(&none)], 2), [Some(43); 3]);
+        assert_eq!(first_steps(&[Some(&none)], 2), [None]);
+    }
 }

@@ -31,6 +31,11 @@ impl Boundaries {
         self.last.len()
     }
 
+    /// Returns the number and time of each beginning that is known.
+    pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.last.iter().copied()
+    }
+
     /// Adds this to the numbers of all steps, wrapping around.
     pub fn shift(&mut self, by: u64) {
         self.last.iter_mut().for_each(|(number, _)| *number = number.wrapping_add(by));
