@@ -391,6 +391,30 @@ fn a_request_records_the_same_steps_on_all_hosts() {
 }
 
 #[test]
+fn a_dormant_job_records_nothing_but_the_steps_that_are_asked_for() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let script = "eval \"$(\"$1\" env --dormant --mem exact -o \"$2\")\" && exec \"$3\" abi 0 10";
+    let job = Job::sh(script).arg(tprof_at()).arg(&run).arg(program("scheduled"));
+    let mut live = Live::start(&job, &scratch.cwd());
+    live.wait_for("step 20");
+    for expected in ["1", "2"] {
+        let (asked, cycle) = record_three(&run);
+        live.wait_for(&format!("step {}", asked[2] + 1));
+        assert_eq!(cycle, expected);
+        wait_until("the steps", || marked(&run, 0, &asked) == asked);
+    }
+    assert_eq!(live.finish().code, Some(0));
+    run_info(&run, |info| info["finished"] == true);
+    let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
+    let steps = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step).count();
+    assert_eq!(steps, 6);
+    for cycle in ["1", "2"] {
+        assert_eq!(kept_of(&run, cycle), 3 * KEEPS, "cycle {cycle}");
+    }
+}
+
+#[test]
 fn a_request_for_steps_is_refused_if_the_job_makes_none() {
     let scratch = Scratch::new();
     let run = scratch.run();

@@ -10,8 +10,8 @@ use crate::launch::libraries;
 use crate::launch::python_path;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
-use crate::settings::resolve;
 use crate::settings::table::{COMPILE, EXPORT, KINETO};
+use crate::settings::{check_paused, resolve};
 use crate::terminal::quote;
 use clap::Args;
 use std::ffi::{OsStr, OsString};
@@ -28,6 +28,9 @@ use tprof_wire::env as names;
 /// Arguments of `tprof env`.
 #[derive(Args, Debug)]
 pub struct EnvArgs {
+    /// Load everything, and record nothing until `tprof ctl start [--steps N]` (same as --paused)
+    #[arg(long)]
+    pub dormant: bool,
     /// Settings of the recording.
     #[command(flatten)]
     pub options: RunOptions,
@@ -41,6 +44,8 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     }
     let directory = run::current_directory()?;
     let mut resolved = resolve(args.options, &[], &directory)?;
+    resolved.config.paused |= args.dormant;
+    check_paused(&resolved.config)?;
     // `--export` on the command line is an error. If a configuration file or a variable sets it, it
     // is ignored, because the user meant it for `tprof run`.
     if let Some(format) =

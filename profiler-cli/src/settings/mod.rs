@@ -12,6 +12,6 @@ pub mod table;
 mod values;
 
 pub use options::{BOOL, RunOptions};
-pub use resolve::resolve;
+pub use resolve::{check_paused, resolve};
 pub use resolved::Resolved;
 pub use sources::{CONFIG_FILE, flag_of};

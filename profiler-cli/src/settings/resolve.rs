@@ -42,11 +42,17 @@ pub fn resolve(
     check_kineto(&resolved.config)?;
     check_compile(&resolved.config)?;
     events::check_events(&resolved.config)?;
-    match idle(&resolved.config) {
+    check_paused(&resolved.config)?;
+    Ok(resolved)
+}
+
+/// Refuses settings that a paused run would ignore.
+pub fn check_paused(config: &Config) -> Result<(), Failure> {
+    match idle(config) {
         Some(other) => Err(Failure::new(format!("`paused` and `{other}` exclude each other"))
             .cause("--paused waits for `tprof ctl start`, so --delay and --duration have no effect")
             .hint(format!("use only one: --paused=false, or no --{other}"))),
-        None => Ok(resolved),
+        None => Ok(()),
     }
 }
 
