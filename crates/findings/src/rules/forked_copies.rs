@@ -34,7 +34,7 @@ impl Rule for ForkedCopies {
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         if scene.rank.file.part().is_some() {
             let why = "what workers copy is judged from their fork on";
-            return Verdict::unchecked(why, "the whole run: leave out --cycle");
+            return Verdict::unchecked(why, "the whole run: no --cycle, --from-time or --keep");
         }
         let copies = match forked::copies(scene.rank.file) {
             Ok(Some(copies)) => copies,

@@ -34,8 +34,8 @@ impl Rule for StartUp {
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         if scene.rank.file.part().is_some() {
-            let why = "start-up is no part of a cycle";
-            return Verdict::unchecked(why, "the whole run: leave out --cycle");
+            let why = "a part of the run may lack its start-up";
+            return Verdict::unchecked(why, "the whole run: no --cycle, --from-time or --keep");
         }
         let host = match sampled(scene) {
             Ok(host) => host,

@@ -5,10 +5,10 @@ use tprof_trace::model::{Mark, MarkKind, ProcessIndex};
 
 /// The reason why live bytes are unknown in a cycle.
 pub(crate) const CYCLE: &str =
-    "a cycle's records begin with it: what was live before, and was given back within, is unknown";
+    "a part's records begin with it: what was live before, and was given back within, is unknown";
 /// The reason why frees are unknown in a cycle of a sampled run.
 pub(crate) const SAMPLED_CYCLE: &str =
-    "under --mem sampled frees are counted over a process's life, not by cycle";
+    "under --mem sampled frees are counted over a process's life, not by part of the run";
 /// The reason why the time of the peak is unknown in a cycle of a sampled run.
 pub(crate) const NO_TIME: &str =
     "under --mem sampled the highest live bytes of a cycle are estimated, without their time";
