@@ -148,7 +148,7 @@ pub fn read_rings(input: &[u8], directory: &Path) -> (RingsRead, Option<PathBuf>
     let regions = [region(), region()];
     let mut writers = regions.clone().map(|region| Writer { region, chunk: ChunkRef(0), at: 0 });
     let header = TraceHeader { start_ns: START_NS, ..TraceHeader::default() };
-    let mut out = Output::new(clock().clone(), Files::new(directory, header, Vec::new()));
+    let mut out = Output::new(clock().clone(), Files::new(directory, header, Vec::new(), None));
     let config = config(directory, flags);
     let placed_in = PlacedIn {
         targets: &Targets::new(),

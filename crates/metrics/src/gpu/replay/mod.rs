@@ -13,7 +13,7 @@
 //! wait. A kernel that sends and receives several messages ends when it need not wait for any of
 //! their other ranks. How long a message waited takes times of two ranks on one clock: that of their
 //! host, or else one that is estimated for each block of steps from what the ranks exchange
-//! ([`clocks`]).
+//! (`clocks`).
 //!
 //! Work that a device computed during a meeting does not depend on it. What follows the meeting on
 //! the rank is assumed to depend on both.
