@@ -81,10 +81,13 @@ fn a_number_of_steps_is_kept() {
 
 #[test]
 fn a_short_job_is_kept_whole() {
-    let scratch = Scratch::new();
-    let run = run(20, "", &["--keep", "60s"], &scratch);
-    assert_eq!(steps(&run.run), (0..19).collect::<Vec<u64>>());
-    assert_eq!(left_out(&run.run), Vec::<String>::new());
+    // Of the second there are several segments, none of which is old.
+    for (count, keep) in [(20, "60s"), (100, "10s")] {
+        let scratch = Scratch::new();
+        let run = run(count, "", &["--keep", keep], &scratch);
+        assert_eq!(steps(&run.run), (0..u64::from(count) - 1).collect::<Vec<u64>>());
+        assert_eq!(left_out(&run.run), Vec::<String>::new());
+    }
 }
 
 #[test]
@@ -153,6 +156,54 @@ fn what_a_live_run_keeps_is_written_on_request_as_often_as_one_likes() {
 }
 
 #[test]
+fn a_dump_says_what_a_pause_left_out() {
+    let scratch = Scratch::new();
+    let (mut live, run) = live(300, "", &["--keep", "10s", "--paused"], &scratch);
+    live.wait_for("step 50");
+    dump(&run, &scratch).expect_code(0);
+    assert_eq!(live.finish().code, Some(0));
+    assert_eq!(left_out(&run.join("dump-1")), ["recording was never on: --paused"]);
+}
+
+#[test]
+fn a_live_run_shows_its_steps() {
+    let scratch = Scratch::new();
+    let (mut live, run) = live(1000, "", &["--keep", "2s"], &scratch);
+    live.wait_for("step 200");
+    wait_until("a step", || {
+        let top = tprof(["top", "--once"]).arg(&run).run_in(scratch.path()).expect_code(0);
+        top.stdout.contains("steps/s") && !top.stdout.contains("--keep")
+    });
+    assert_eq!(live.finish().code, Some(0));
+}
+
+#[test]
+fn a_run_that_replaces_another_has_none_of_its_dumps() {
+    let scratch = Scratch::new();
+    let (mut live, run) = live(200, "", &["--keep", "10s"], &scratch);
+    live.wait_for("step 50");
+    dump(&run, &scratch).expect_code(0);
+    assert_eq!(live.finish().code, Some(0));
+    let again = traced_job(&job(20, ""), &["--mem", "off", "--force"], &run);
+    again.run_in(scratch.cwd()).expect_code(0);
+    assert!(!run.join("dump-1").exists());
+}
+
+#[test]
+fn the_end_of_the_job_itself_leaves_no_empty_dump() {
+    for _ in 0..4 {
+        let scratch = Scratch::new();
+        let options = ["--mem", "off", "--keep", "10s", "--on", "error"];
+        let run = traced(&job(50, "ends"), &options, &scratch);
+        assert_eq!(run.outcome.code, Some(3), "{:?}", run.outcome);
+        let entries = fs::read_dir(&run.run).unwrap().map(|entry| entry.unwrap().file_name());
+        let dumps = entries.filter(|name| name.to_string_lossy().starts_with("dump-"));
+        assert!(dumps.count() == 0 || run.run.join("dump-1/run.json").exists());
+        assert_eq!(steps(&run.run).last(), Some(&48), "the run itself has the last part");
+    }
+}
+
+#[test]
 fn a_run_that_keeps_everything_refuses_a_dump() {
     let scratch = Scratch::new();
     let (mut live, run) = live(200, "", &[], &scratch);
@@ -193,6 +244,8 @@ fn a_slow_step_is_written_whole_and_is_the_first_finding() {
     let rows = each["tables"]["steps"].as_array().unwrap();
     let slow = rows.iter().find(|row| row["step"] == 100).unwrap();
     assert!(slow["duration_ns"].as_u64().unwrap() >= 1_000_000_000, "{slow}");
+    let seen = first["seen"].as_str().unwrap();
+    assert!(seen.contains("The step took 1."), "{seen}");
     assert!(dumps[0].join("slow-step-1.json").exists());
 }
 

@@ -190,7 +190,10 @@ fn the_driving_thread_is_judged_over_its_cycle() {
     let report = document(dir.path(), "threads", 2);
     let row = &report["tables"]["threads"][0];
     assert_eq!((&row["running_ns"], &row["waited_ns"]), (&(6 * MS).into(), &(4 * MS).into()));
-    assert!(row["minor_faults_missing"].as_str().unwrap().contains("not by part of the run"), "{row}");
+    assert!(
+        row["minor_faults_missing"].as_str().unwrap().contains("not by part of the run"),
+        "{row}"
+    );
     let findings = document(dir.path(), "findings", 2);
     let not_checked = findings["tables"]["not_checked"].as_array().unwrap();
     let start_up = not_checked.iter().find(|row| row["rule"] == "StartUp").unwrap();

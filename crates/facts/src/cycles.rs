@@ -1,7 +1,7 @@
 //! Finds the parts of a run that were recorded as cycles of a schedule or as captured ranges.
 
 use tprof_trace::model::MarkKind;
-use tprof_trace::{FilePart, KEEP_MARK, TraceFile};
+use tprof_trace::{FilePart, TraceFile};
 
 /// Prefix of the name of a mark that begins a cycle; the cycle's number follows.
 const PREFIX: &str = "cycle ";
@@ -31,7 +31,8 @@ pub fn of(file: &TraceFile) -> Vec<Cycle> {
     begun.sort_unstable();
     begun.dedup_by_key(|(_, number, _)| *number);
     let ends = begun.iter().skip(1).map(|(time_ns, ..)| *time_ns).chain([u64::MAX]);
-    let (paused, mut cycles) = (paused(file), Vec::<Cycle>::new());
+    let (paused, since) = (paused(file), file.kept_since_ns());
+    let mut cycles = Vec::<Cycle>::new();
     for ((from_ns, number, name), to_ns) in begun.iter().zip(ends) {
         let times = (*from_ns, to_ns);
         let at = cycles.iter().position(|cycle| cycle.number == *number);
@@ -43,6 +44,8 @@ pub fn of(file: &TraceFile) -> Vec<Cycle> {
         cycles[at].part.times_ns.push(times);
         cycles[at].part.recorded_ns.extend(without(&paused, times));
     }
+    // Of those that were not kept, nothing is known.
+    cycles.retain(|cycle| since.is_none() || !cycle.part.recorded_ns.is_empty());
     cycles.sort_by_key(|cycle| cycle.number);
     cycles
 }
@@ -61,7 +64,6 @@ pub fn between(file: &TraceFile, from_ns: u64, to_ns: u64) -> FilePart {
 /// kept (`--keep`) counts as not recorded.
 pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     let mut switches: Vec<(u64, bool, bool)> = (file.marks().iter())
-        .filter(|mark| file.name(mark.name) != KEEP_MARK)
         .filter_map(|mark| match mark.kind {
             MarkKind::RecordingOn => Some((mark.time_ns, true, mark.process.is_some())),
             MarkKind::RecordingOff => Some((mark.time_ns, false, mark.process.is_some())),
@@ -117,7 +119,7 @@ fn number(name: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use tprof_trace::model::Mark;
-    use tprof_trace::{TraceHeader, TraceWriter};
+    use tprof_trace::{KEEP_MARK, TraceHeader, TraceWriter};
 
     #[test]
     fn a_cycle_lasts_until_another_begins() {

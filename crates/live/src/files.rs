@@ -16,6 +16,8 @@ pub struct FileEntry {
 
 /// Lists and opens the files of one run.
 pub trait RunFiles {
+    /// Returns the path of the run's directory.
+    fn directory(&self) -> &Path;
     /// Lists the entries of the run's directory.
     fn list(&self) -> io::Result<Vec<FileEntry>>;
     /// Opens a file for reading.
@@ -23,6 +25,10 @@ pub trait RunFiles {
 }
 
 impl<F: RunFiles + ?Sized> RunFiles for Box<F> {
+    fn directory(&self) -> &Path {
+        (**self).directory()
+    }
+
     fn list(&self) -> io::Result<Vec<FileEntry>> {
         (**self).list()
     }
@@ -56,6 +62,10 @@ impl PlainFiles {
 }
 
 impl RunFiles for PlainFiles {
+    fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     fn list(&self) -> io::Result<Vec<FileEntry>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {

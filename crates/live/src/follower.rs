@@ -127,7 +127,8 @@ impl<F: RunFiles> Follower<F> {
             }
         });
         for entry in files.into_values() {
-            self.ranks.push(Rank::new(entry.name, entry.inode));
+            let directory = self.files.directory();
+            self.ranks.push(Rank::new(directory, entry.name, entry.inode));
         }
     }
 

@@ -84,10 +84,10 @@ pub struct Context<'a> {
 
 impl Rank {
     /// Creates a rank whose file has not been read yet.
-    pub fn new(name: String, inode: u64) -> Rank {
+    pub fn new(directory: &Path, name: String, inode: u64) -> Rank {
         let wants = TailOptions { spans: Some(shows_step), samples: true, allocator_events: true };
         Rank {
-            tail: TraceTail::new(Path::new(&name), wants),
+            tail: TraceTail::new(&directory.join(&name), wants),
             name,
             inode,
             more: false,

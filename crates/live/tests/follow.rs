@@ -429,6 +429,10 @@ struct RefusingFiles {
 }
 
 impl RunFiles for RefusingFiles {
+    fn directory(&self) -> &Path {
+        self.inner.directory()
+    }
+
     fn list(&self) -> io::Result<Vec<FileEntry>> {
         self.inner.list()
     }

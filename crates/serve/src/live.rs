@@ -50,6 +50,10 @@ struct Beneath {
 }
 
 impl RunFiles for Beneath {
+    fn directory(&self) -> &Path {
+        &self.path
+    }
+
     fn list(&self) -> io::Result<Vec<FileEntry>> {
         self.directory.replace(beneath::directory(&self.path)?);
         let entries = fs::read_dir(&self.path)?;

@@ -6,14 +6,15 @@
 //! are appended to the trace file. So a reader needs the segments only of a run that still lasts,
 //! or that was killed.
 
+use crate::plain_file::open_plain;
 use crate::scan::Source;
 use crate::tables::table;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the mark that says since when everything was kept. It is of the kind `RecordingOn` and
-/// belongs to no process. Of several such marks in a file, the earliest counts.
+/// Name of the mark with which each segment begins, and which says since when everything is in that
+/// segment and later ones: 0 in the first. It is of the kind `RecordingOn` and belongs to no
+/// process. Readers don't return it.
 pub const KEEP_MARK: &str = "--keep";
 
 /// Whether rows of a table describe what happened at a time, and not the job itself.
@@ -59,7 +60,7 @@ pub(crate) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
 /// at this moment is left out.
 pub(crate) fn add_segments(source: &mut Source, directory: &Path) -> io::Result<()> {
     for number in segments(directory)? {
-        match File::open(segment(directory, number)) {
+        match open_plain(&segment(directory, number)) {
             Ok(file) => source.append(file)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),

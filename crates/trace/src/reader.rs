@@ -40,6 +40,7 @@ pub struct TraceFile {
     closed: bool,
     /// The part of the file that is read; `None` if all of it is read.
     only: Option<FilePart>,
+    kept_since_ns: Option<u64>,
 }
 
 /// A part of a file. Each interval includes its beginning and excludes its end; times are
@@ -130,8 +131,10 @@ impl TraceFile {
             last_ns: blocks.iter().map(|block| block.header.last_ns).max().unwrap_or(0),
             closed,
             only: None,
+            kept_since_ns: None,
         };
         file.load(&blocks, &mut planes);
+        file.take_keep_marks();
         if let Some(since_ns) = file.kept_since_ns() {
             let times_ns = vec![(since_ns, u64::MAX)];
             let recorded_ns = times_ns.clone();
@@ -196,11 +199,21 @@ impl TraceFile {
     /// Returns the time after which everything was kept, ns; `None` if nothing that happened was
     /// deleted again. An event from before may be in the file, but others are missing.
     pub fn kept_since_ns(&self) -> Option<u64> {
-        let is_kept = |mark: &&Mark| {
-            let of_session = mark.process.is_none() && mark.kind == MarkKind::RecordingOn;
-            of_session && self.name(mark.name) == KEEP_MARK
+        self.kept_since_ns
+    }
+
+    /// Removes the marks with which segments begin. The earliest tells since when everything is
+    /// there.
+    fn take_keep_marks(&mut self) {
+        let Some(name) = self.names().find(|(_, name)| *name == KEEP_MARK).map(|(id, _)| id) else {
+            return;
         };
-        self.marks().iter().filter(is_kept).map(|mark| mark.time_ns).min()
+        let is_of_segment = |mark: &mut Mark| {
+            let of_session = mark.process.is_none() && mark.kind == MarkKind::RecordingOn;
+            of_session && mark.name == name
+        };
+        let begun = self.tables.marks.extract_if(.., is_of_segment).map(|mark| mark.time_ns).min();
+        self.kept_since_ns = begun.filter(|since_ns| *since_ns > 0);
     }
 
     /// Returns the part that is read; `None` if all of the file is read.

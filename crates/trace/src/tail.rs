@@ -154,9 +154,9 @@ impl TraceTail {
         self.at.damaged
     }
 
-    /// Returns the size of the file at the last call, bytes.
+    /// Returns the size of the file and its segments at the last call, bytes.
     pub fn bytes(&self) -> u64 {
-        self.at.length
+        self.at.length + self.segment_bytes()
     }
 
     /// Returns the latest time in any block so far; 0 if no block had a time.
@@ -368,6 +368,8 @@ impl TraceTail {
             table::THREADS => news.threads.append(&mut decoder.rows(source, block)?),
             table::COUNTERS => news.counters.append(&mut decoder.rows(source, block)?),
             table::HEAP_TOTALS => news.totals.append(&mut decoder.rows(source, block)?),
+            // The mark with which a segment begins is not one of the job's.
+            table::MARKS if block.header.last_ns == 0 => {}
             table::MARKS => news.marks.append(&mut decoder.rows(source, block)?),
             table::LOSSES => news.losses.append(&mut decoder.rows(source, block)?),
             table::ALLOCATOR_EVENTS => {

@@ -133,7 +133,7 @@ impl Engine {
         let recorded = copies.iter().map(|(_, copy)| copy.recorded()).sum();
         Recorded { events: info.completeness.recorded, samples: info.completeness.samples } =
             recorded;
-        info.completeness.blind.extend(self.not_kept(now));
+        info.completeness.blind.extend(self.left_out_so_far(now));
         info.notes.push(format!("written while the job ran: {why}"));
         (info.finished, info.end_ns) = (true, Some(now));
         if self.parts.config.redact {

@@ -131,14 +131,32 @@ impl Engine {
         if let Some(blind) = self.not_kept(end_ns) {
             self.out.processes.losses.add_blind(blind);
         }
-        if self.recording.full || self.parts.config.seconds().is_some() {
-            return;
-        }
-        let run_ns = end_ns.saturating_sub(self.parts.info.start_ns);
-        let is_off = !self.recording.ends_on;
-        if let Some(blind) = self.recording.left_out(is_off, run_ns, end_ns) {
+        if let Some(blind) = self.paused(!self.recording.ends_on, end_ns) {
             self.out.processes.losses.add_blind(blind);
         }
+    }
+
+    /// Returns what was not recorded up to `end_ns` because recording was off in the whole session.
+    /// `is_off` says whether it is off now.
+    fn paused(&self, is_off: bool, end_ns: u64) -> Option<BlindSpot> {
+        if self.recording.full || self.parts.config.seconds().is_some() {
+            return None;
+        }
+        let run_ns = end_ns.saturating_sub(self.parts.info.start_ns);
+        self.recording.left_out(is_off, run_ns, end_ns)
+    }
+
+    /// Returns what the user has left out so far, besides what was not kept.
+    pub(super) fn left_out_so_far(&self, now: u64) -> impl Iterator<Item = BlindSpot> {
+        let config = &self.parts.config;
+        let outside = config.schedule.as_ref().map(|of| of.outside());
+        let outside = outside.or(config.capture.as_ref().map(|of| of.outside()));
+        let outside = outside.map(|(what, why)| BlindSpot {
+            as_asked: true,
+            ..BlindSpot::new("the job", what, why)
+        });
+        let is_off = self.parts.session.page().off.load(Relaxed) != 0;
+        self.paused(is_off, now).into_iter().chain(outside)
     }
 }
 

@@ -8,10 +8,14 @@ use crate::error::CollectError;
 use crate::output::keeping::DUMP;
 use std::fs;
 use std::io::ErrorKind;
+use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use tprof_trace::is_info_name;
 
 /// Largest number of dumps in a run.
 const MOST: u32 = 1000;
@@ -28,20 +32,35 @@ pub struct DumpWriter {
     pub run: PathBuf,
     /// What has happened.
     pub causes: Receiver<DumpCause>,
+    /// Set when the run is over.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl DumpWriter {
     /// Writes until the run is over.
     pub fn run(self) {
         let mut dumps = Hourly::of(MOST_HOURLY);
-        while let Ok(cause) = self.causes.recv() {
+        while !self.stop.load(Acquire) {
+            let Ok(cause) = self.causes.recv_timeout(BETWEEN) else { continue };
             // What happens together is one event: a rank that fails makes others fail.
             let others: Vec<DumpCause> = self.causes.try_iter().collect();
             let now = Instant::now();
             if !dumps.has_room(now) {
                 continue;
             }
-            if let Ok((name, Reply { ok: true, .. })) = write(&self.run, &cause.why, cause.rule) {
+            let written = write(&self.run, &cause.why, cause.rule);
+            let why_not = match &written {
+                Ok((_, reply)) if reply.ok => None,
+                // The run itself has what was kept.
+                _ if self.stop.load(Acquire) => None,
+                Ok((_, reply)) => Some(reply.message.clone()),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(why_not) = why_not {
+                let line = format!("tprof: cannot write what is kept ({}): {why_not}\n", cause.why);
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+            if let Ok((name, Reply { ok: true, .. })) = written {
                 dumps.add(now);
                 let files = [cause].into_iter().chain(others).filter_map(|cause| cause.file);
                 for file in files {
@@ -59,10 +78,19 @@ pub fn write(run: &Path, why: &str, rule: Option<&str>) -> Result<(String, Reply
     let rule = rule.map(str::to_owned);
     let written = request(run, &Request::Dump { name: name.clone(), why: why.to_owned(), rule });
     if !matches!(&written, Ok(reply) if reply.ok) {
-        // Unless some of the collectors have written their part.
-        let _ = fs::remove_dir(run.join(&name));
+        remove_parts(&run.join(&name));
     }
     Ok((name, written?))
+}
+
+/// Removes what collectors have written of a dump, unless one has written its whole part.
+fn remove_parts(dump: &Path) {
+    let entries = || fs::read_dir(dump).into_iter().flatten().flatten();
+    let is_info = |entry: &fs::DirEntry| is_info_name(&entry.file_name().to_string_lossy());
+    if !entries().any(|entry| is_info(&entry)) {
+        entries().for_each(|entry| _ = fs::remove_file(entry.path()));
+        let _ = fs::remove_dir(dump);
+    }
 }
 
 fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {

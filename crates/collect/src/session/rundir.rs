@@ -6,6 +6,7 @@ use crate::config::{Config, IfExists};
 use crate::directory::lock;
 use crate::directory::names::RUN_LOCK;
 use crate::error::CollectError;
+use crate::output::keeping::{SEGMENTS, is_dump};
 use crate::output::ranks::Rank;
 use crate::session::job::{JobId, Relation};
 use std::collections::hash_map::RandomState;
@@ -285,6 +286,9 @@ impl ExistingRun {
         }
         let is_whole = names.len() == self.names.len();
         let logs = if is_whole { compile_logs(directory) } else { Vec::new() };
+        if is_whole {
+            remove_kept(directory);
+        }
         for path in names.into_iter().map(|name| directory.join(name)).chain(logs) {
             match fs::remove_file(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -292,6 +296,25 @@ impl ExistingRun {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes what a run with `--keep` has written besides its files: dumps, and the segments of one that
+/// was killed. What else lies in these directories stays.
+fn remove_kept(directory: &Path) {
+    let within = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let is_kept = |name: &str| is_dump(name) || name.starts_with(SEGMENTS);
+    let kept = within(directory).filter(|entry| is_kept(&entry.file_name().to_string_lossy()));
+    for path in kept.map(|entry| entry.path()) {
+        let is_segment = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+        for entry in within(&path) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_own = name.ends_with(".tprof") || name.ends_with(".json") || is_segment(&name);
+            if is_own {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        let _ = fs::remove_dir(path);
     }
 }
 

@@ -93,11 +93,10 @@ impl SlowStepWatch {
             let steps = self.answerer.asker.steps().unwrap_or_default();
             self.stop.load(Acquire) || !is_in_step(&steps, &hosts, &slow)
         };
-        if self.dumps.is_some() {
-            wait_until(is_over, STEP_WITHIN);
-        }
-        self.answerer.asker.tell(Event::SlowStep(SlowStepReport { slow, file }));
+        let report = SlowStepReport { slow: slow.clone(), file };
+        self.answerer.asker.tell(Event::SlowStep(report));
         if let Some(dumps) = &self.dumps {
+            wait_until(is_over, STEP_WITHIN);
             let _ = dumps.send(cause);
         }
         true

@@ -79,6 +79,7 @@ pub struct Session {
     engine: Option<JoinHandle<RunInfo>>,
     server: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
+    dump_writer: Option<JoinHandle<()>>,
     renamed: Option<CollectError>,
     /// Marks the session's directory as in use by this process. The kernel may not show other
     /// users' collectors who uses a directory.
@@ -165,8 +166,11 @@ impl Session {
         };
         let (dumps, causes) = channel();
         let dumps = config.keep.map(|_| dumps);
-        let dump_writer =
-            dumps.is_some().then(|| DumpWriter { run: config.output.clone(), causes });
+        let dump_writer = dumps.is_some().then(|| DumpWriter {
+            run: config.output.clone(),
+            causes,
+            stop: Arc::clone(&stop),
+        });
         let slow_steps = config.on_slow_step.map(|times| SlowStepWatch {
             times,
             run: config.output.clone(),
@@ -228,9 +232,8 @@ impl Session {
         if let Some(watch) = slow_steps {
             spawn("tprof-slow", move || watch.run())?;
         }
-        if let Some(writer) = dump_writer {
-            spawn("tprof-dumps", move || writer.run())?;
-        }
+        let dump_writer = dump_writer.map(|writer| spawn("tprof-dumps", move || writer.run()));
+        let dump_writer = dump_writer.transpose()?;
         let server = spawn("tprof-server", move || server.run())?;
         let engine = spawn("tprof-engine", move || engine.run())?;
         Ok(Session {
@@ -250,6 +253,7 @@ impl Session {
             engine: Some(engine),
             server: Some(server),
             sweeper: Some(sweeper),
+            dump_writer,
             renamed: None,
             _owned: owned,
         })
@@ -397,7 +401,8 @@ impl Session {
         self.stop.store(true, Release);
         self.socket.wake_listener();
         self.socket.leave();
-        for thread in [self.server.take(), self.sweeper.take()].into_iter().flatten() {
+        let threads = [self.server.take(), self.sweeper.take(), self.dump_writer.take()];
+        for thread in threads.into_iter().flatten() {
             let _ = thread.join();
         }
     }

@@ -23,7 +23,8 @@ const NO_SWITCHES: &str =
 const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counters were unreadable";
 
 /// The reason why switches and faults of a cycle are not known.
-const NOT_BY_CYCLE: &str = "switches and faults are counted over a thread's life, not by part of the run";
+const NOT_BY_CYCLE: &str =
+    "switches and faults are counted over a thread's life, not by part of the run";
 
 /// How threads are displayed.
 #[derive(Clone, Copy)]

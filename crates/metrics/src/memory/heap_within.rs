@@ -119,11 +119,18 @@ impl HeapLevels {
             known.iter_mut().for_each(|known| known.asked_for = (0, u64::MAX));
         }
         let start_ns = file.processes().iter().find(|one| one.process == process);
-        let first = KnownLive {
-            time_ns: start_ns.map_or(0, |one| one.start_ns),
-            live: 0,
-            asked_for: (0, 0),
-            peak: known.first().map_or(0, |first| first.peak),
+        let start_ns = start_ns.map_or(0, |one| one.start_ns);
+        let first = match (file.kept_since_ns(), known.first()) {
+            // Of a process from before what was kept, the first reading tells where it stood.
+            (Some(since_ns), Some(first)) if start_ns < since_ns => {
+                KnownLive { time_ns: since_ns.min(first.time_ns), ..*first }
+            }
+            (_, first) => KnownLive {
+                time_ns: start_ns,
+                live: 0,
+                asked_for: (0, 0),
+                peak: first.map_or(0, |first| first.peak),
+            },
         };
         Ok(HeapLevels {
             process,
@@ -224,16 +231,17 @@ fn known(file: &TraceFile, process: ProcessIndex) -> Vec<Option<KnownLive>> {
     let rows: Vec<&HeapTotals> =
         file.totals().iter().filter(|row| row.process == process).collect();
     let mut all: Vec<Option<KnownLive>> = Vec::new();
-    let mut asked_before = 0;
-    let mut peak_at_ns = None;
+    let (mut asked_before, mut peak_at_ns) = (0, None);
+    let kept_ns = file.kept_since_ns().unwrap_or(0);
     for row in &rows {
         let (Some(live), Some(peak)) = (row.live_bytes, row.peak_bytes) else {
             all.push(None);
             continue;
         };
         let asked_for = (asked_before, row.allocated_bytes);
+        // What was not kept says nothing of the levels since.
         if let Some(at_ns) = row.peak_at_ns.filter(|at_ns| Some(*at_ns) != peak_at_ns)
-            && at_ns < row.time_ns
+            && (kept_ns..row.time_ns).contains(&at_ns)
         {
             peak_at_ns = Some(at_ns);
             all.push(Some(KnownLive { time_ns: at_ns, live: peak, asked_for, peak }));

@@ -2,6 +2,7 @@
 //! `--mem sampled`.
 
 use tprof_rank::base::reading::Reading;
+use tprof_trace::FilePart;
 use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
 use super::heap_within::heap_within;
@@ -54,7 +55,14 @@ impl Pass<'_> {
             // The processes' own counters cover their whole lives, not only the cycle.
             let (allocations, allocated_bytes) = self.merged.estimates(interval);
             let frees = Reading::missing(SAMPLED_CYCLE);
-            let (peak_bytes, live_at_exit_bytes) = self.within_part();
+            let (peak_bytes, mut live_at_exit_bytes) = self.within_part();
+            let lasts = |part: &FilePart| part.recorded_ns.iter().any(|(_, to)| *to == u64::MAX);
+            if self.file.part().is_some_and(lasts)
+                && let Some(totals) = &self.totals
+            {
+                // Such a part ends with the processes, whose counters know what they left.
+                live_at_exit_bytes = totals.live_at_exit_bytes.clone();
+            }
             return RankTotals {
                 allocations,
                 frees,

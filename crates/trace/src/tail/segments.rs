@@ -3,6 +3,7 @@
 use super::{Place, TailDecoder, TailUpdate, TraceTail};
 use crate::file::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::kept;
+use crate::plain_file::open_plain;
 use crate::recorded::is_event;
 use crate::scan::{IndexRow, Source};
 use std::fs::File;
@@ -37,7 +38,7 @@ impl TraceTail {
             self.at.segments.retain(|number, _| number >= oldest);
         }
         for number in numbers {
-            match File::open(kept::segment(&directory, number)) {
+            match open_plain(&kept::segment(&directory, number)) {
                 Ok(file) => self.read_segment(number, file, decoder, news)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -80,6 +81,12 @@ impl TraceTail {
         }
         self.at.segments.insert(number, place);
         Ok(())
+    }
+
+    /// Returns the size of the segments that have not been appended to the file yet, bytes.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        let segments = self.at.segments.values().filter(|_| !self.at.closed);
+        segments.map(|place| place.offset).sum()
     }
 
     /// Whether a block of the file was read as a part of a segment.

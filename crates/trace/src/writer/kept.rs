@@ -10,9 +10,9 @@ use crate::scan::IndexRow;
 use crate::tables::{Row, table};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -160,7 +160,7 @@ impl Kept {
         let open = || OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(&self.directory)?;
+                DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
                 open()?
             }
             opened => opened?,
@@ -321,15 +321,17 @@ impl TraceWriter {
         let names = self.names_before + self.names.len() as u32;
         let Some(kept) = &mut self.kept else { return Ok(None) };
         kept.close_last();
-        let open = |segment: &Segment| Ok((File::open(&segment.path)?, segment.blocks.clone()));
-        let segments: io::Result<Vec<_>> = kept.segments.iter().map(open).collect();
+        let open = |path: &Path| {
+            File::open(path).map_err(|source| {
+                let (path, what) = (path.to_path_buf(), "read");
+                TraceError::Io { path, what, source }
+            })
+        };
+        let segments: Result<Vec<_>, TraceError> = (kept.segments.iter())
+            .map(|segment| Ok((open(&segment.path)?, segment.blocks.clone())))
+            .collect();
         let (since_ns, last_totals) = (kept.since_ns, kept.last_totals.clone());
-        let opened = segments.and_then(|segments| Ok((segments, File::open(&self.path)?)));
-        let (segments, file) = opened.map_err(|source| TraceError::Io {
-            path: self.path.clone(),
-            what: "read",
-            source,
-        })?;
+        let (segments, file) = (segments?, open(&self.path)?);
         let index_part = self.index_part;
         Ok(Some(KeptCopy {
             file,
@@ -350,13 +352,11 @@ impl TraceWriter {
         if self.kept.as_ref().is_some_and(Kept::is_full) {
             let begun = self.kept.as_mut().map_or(Ok(0), Kept::begin);
             let since_ns = begun.map_err(|source| self.failed(source))?;
-            if since_ns > 0 {
-                // The caller's block is in `out`.
-                let block = std::mem::take(&mut self.out);
-                let marked = self.mark_segment(since_ns);
-                self.out = block;
-                marked?;
-            }
+            // The caller's block is in `out`.
+            let block = std::mem::take(&mut self.out);
+            let marked = self.mark_segment(since_ns);
+            self.out = block;
+            marked?;
         }
         let Some(kept) = &mut self.kept else { return Ok(()) };
         kept.make_room(self.out.len() as u64);
