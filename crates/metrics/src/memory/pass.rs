@@ -349,7 +349,10 @@ impl<'a> Pass<'a> {
                 gauges::sweep(&mut samples, &self.ends, |time_ns, sum| curve.set(time_ns, sum));
                 // The processes measured their peak themselves. The samples in the curve may have
                 // missed it.
-                if let (Some(at_ns), Some(peak)) = (totals.peak_at_ns, totals.peak_bytes.get()) {
+                let (from_ns, to_ns) = gauges::part_of(self.file);
+                if let (Some(at_ns), Some(peak)) = (totals.peak_at_ns, totals.peak_bytes.get())
+                    && (from_ns..to_ns).contains(&at_ns)
+                {
                     curve.raise(at_ns, peak);
                 }
                 curve
