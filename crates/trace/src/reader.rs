@@ -205,14 +205,12 @@ impl TraceFile {
     /// Removes the marks with which segments begin. The earliest tells since when everything is
     /// there.
     fn take_keep_marks(&mut self) {
-        let Some(name) = self.names().find(|(_, name)| *name == KEEP_MARK).map(|(id, _)| id) else {
-            return;
-        };
+        let Tables { names, marks, .. } = &mut self.tables;
         let is_of_segment = |mark: &mut Mark| {
             let of_session = mark.process.is_none() && mark.kind == MarkKind::RecordingOn;
-            of_session && mark.name == name
+            of_session && names.get(&mark.name.0).is_some_and(|name| **name == *KEEP_MARK)
         };
-        let begun = self.tables.marks.extract_if(.., is_of_segment).map(|mark| mark.time_ns).min();
+        let begun = marks.extract_if(.., is_of_segment).map(|mark| mark.time_ns).min();
         self.kept_since_ns = begun.filter(|since_ns| *since_ns > 0);
     }
 
