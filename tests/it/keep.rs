@@ -237,6 +237,8 @@ fn a_slow_step_is_written_whole_and_is_the_first_finding() {
     let run = run(200, "slow", &["--keep", "10s", "--on", "slow-step=20x"], &scratch);
     let dumps = dumps(&run.run);
     assert_eq!(dumps.len(), 1, "one step was slow");
+    let told = format!(": tprof report {}", dumps[0].display());
+    assert!(run.outcome.stderr.contains(&told), "{:?}", run.outcome);
     let findings = document("findings", &dumps[0]);
     let first = &findings["tables"]["findings"][0];
     assert_eq!((&first["rule"], &first["function"]), (&"SlowStep".into(), &"is_slow".into()));

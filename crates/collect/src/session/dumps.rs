@@ -48,19 +48,21 @@ impl DumpWriter {
             if !dumps.has_room(now) {
                 continue;
             }
-            let written = write(&self.run, &cause.why, cause.rule);
-            let why_not = match &written {
-                Ok((_, reply)) if reply.ok => None,
-                // The run itself has what was kept.
-                _ if self.stop.load(Acquire) => None,
-                Ok((_, reply)) => Some(reply.message.clone()),
-                Err(error) => Some(error.to_string()),
+            let why = cause.why.clone();
+            let written = match write(&self.run, &why, cause.rule) {
+                Ok((name, reply)) if reply.ok => Ok(name),
+                Ok((_, reply)) => Err(reply.message),
+                Err(error) => Err(error.to_string()),
             };
-            if let Some(why_not) = why_not {
-                let line = format!("tprof: cannot write what is kept ({}): {why_not}\n", cause.why);
-                let _ = std::io::stderr().write_all(line.as_bytes());
+            match &written {
+                Ok(name) => {
+                    tell(&format!("{why}: tprof report {}", self.run.join(name).display()));
+                }
+                // The run itself has what was kept.
+                Err(_) if self.stop.load(Acquire) => {}
+                Err(error) => tell(&format!("{why}, but what is kept cannot be written: {error}")),
             }
-            if let Ok((name, Reply { ok: true, .. })) = written {
+            if let Ok(name) = written {
                 dumps.add(now);
                 let files = [cause].into_iter().chain(others).filter_map(|cause| cause.file);
                 for file in files {
@@ -69,6 +71,11 @@ impl DumpWriter {
             }
         }
     }
+}
+
+/// Writes a line on standard error. If that is gone, the run still has the dump.
+fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(format!("tprof: {text}\n").as_bytes());
 }
 
 /// Writes what all collectors of a live run keep. `rule` is the rule of findings that tells of what
