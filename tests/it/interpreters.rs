@@ -17,7 +17,7 @@ const FUNCTIONS: [(&str, &str, f64); 5] = [
     ("victim_fourth", "fourth", 0.2),
 ];
 
-/// Samples per second.
+/// Number of samples of a thread in a second on a core.
 const RATE: u32 = 499;
 
 /// Returns the time of samples whose Python frames were lost, s.

@@ -164,11 +164,11 @@ pub struct OnHang {
 /// leaves least counts.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Keep {
-    /// The last time.
+    /// How long ago the oldest event that is kept may lie.
     pub time: Option<Duration>,
-    /// The last steps of each rank.
+    /// Number of each rank's last steps that are kept.
     pub steps: Option<u32>,
-    /// The last bytes, of all files of a collector together.
+    /// Largest size of what all files of a collector keep together.
     pub bytes: Option<u64>,
 }
 

@@ -291,7 +291,8 @@ impl TraceTail {
                     false => return Ok(()),
                 }
             }
-            let taken = match self.is_of_segment(&header) {
+            let was_read = self.is_of_segment(&header);
+            let taken = match was_read {
                 true => Ok(0),
                 false => self.take(source, &IndexRow { offset, header }, decoder, news),
             };
@@ -307,7 +308,7 @@ impl TraceTail {
             }
             self.at.offset = end;
             self.at.last_ns = self.at.last_ns.max(header.last_ns);
-            if is_event(header.table) && !self.is_of_segment(&header) {
+            if is_event(header.table) && !was_read {
                 self.at.events += u64::from(header.rows);
             }
             self.at.closed = header.table == table::END;

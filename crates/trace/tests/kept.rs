@@ -45,6 +45,15 @@ fn step(writer: &mut TraceWriter, number: u64) {
     writer.write(&mut vec![sample]).unwrap();
 }
 
+/// Writes steps, of which the last `kept` are kept.
+fn run(writer: &mut TraceWriter, steps: std::ops::Range<u64>, kept: u64) {
+    for number in steps {
+        step(writer, number);
+        let now_ns = common::START + number * MS;
+        writer.forget_before(now_ns.saturating_sub(kept * MS), now_ns);
+    }
+}
+
 fn spans(file: &TraceFile) -> Vec<Span> {
     file.blocks::<Span>().flatten().collect()
 }
@@ -71,11 +80,7 @@ fn has_last(path: &Path, steps: u64, kept: u64) {
 fn the_last_part_is_read_while_it_is_written_and_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);
-    for number in 0..1000 {
-        step(&mut writer, number);
-        let now_ns = common::START + number * MS;
-        writer.forget_before(now_ns.saturating_sub(100 * MS), now_ns);
-    }
+    run(&mut writer, 0..1000, 100);
     writer.flush().unwrap();
     has_last(&path, 1000, 100);
     let recorded = writer.recorded();
@@ -156,11 +161,7 @@ fn files_share_their_room() {
 fn a_killed_writer_leaves_the_last_part() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);
-    for number in 0..300 {
-        step(&mut writer, number);
-        let now_ns = common::START + number * MS;
-        writer.forget_before(now_ns.saturating_sub(50 * MS), now_ns);
-    }
+    run(&mut writer, 0..300, 50);
     std::mem::forget(writer);
     has_last(&path, 300, 50);
     // The killed writer was writing into the last segment.
@@ -177,19 +178,12 @@ fn a_killed_writer_leaves_the_last_part() {
 fn a_copy_is_a_whole_file_and_the_writer_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);
-    let run = |writer: &mut TraceWriter, steps: std::ops::Range<u64>| {
-        for number in steps {
-            step(writer, number);
-            let now_ns = common::START + number * MS;
-            writer.forget_before(now_ns.saturating_sub(100 * MS), now_ns);
-        }
-    };
-    run(&mut writer, 0..500);
+    run(&mut writer, 0..500, 100);
     let mut copy = writer.copy_kept().unwrap().unwrap();
     copy.add_property("tprof.dumped_for", "SlowStep");
     let (recorded, since_ns) = (copy.recorded(), copy.since_ns());
     // The segments of the copy are deleted before it is written.
-    run(&mut writer, 500..1000);
+    run(&mut writer, 500..1000, 100);
     let (there, to) = (tempfile::tempdir().unwrap(), "dump.tprof");
     let to = there.path().join(to);
     copy.write(&to).unwrap();
@@ -239,11 +233,7 @@ fn what_describes_the_job_is_not_deleted() {
 fn a_part_of_the_file_begins_with_what_was_kept() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);
-    for number in 0..300 {
-        step(&mut writer, number);
-        let now_ns = common::START + number * MS;
-        writer.forget_before(now_ns.saturating_sub(50 * MS), now_ns);
-    }
+    run(&mut writer, 0..300, 50);
     writer.finish().unwrap();
     let mut file = TraceFile::open(&path).unwrap();
     let since_ns = file.kept_since_ns().unwrap();

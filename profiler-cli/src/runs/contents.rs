@@ -109,7 +109,9 @@ impl RunContents {
                 (files, directories) = (within.files, within.directories);
                 within.others.is_empty()
             }
-            name if name.starts_with(keeping::SEGMENTS) => files_in(&path, &mut files, is_segment)?,
+            name if name.starts_with(keeping::SEGMENTS) => {
+                files_in(&path, &mut files, keeping::is_segment)?
+            }
             // The windows of PyTorch's profiler are a run within the run.
             HOME => {
                 let mut within = RunContents::of(&path)?;
@@ -189,11 +191,6 @@ fn files_in(
         files.push((path, about.len()));
     }
     Ok(true)
-}
-
-/// Whether a segment of a run that keeps only its last part has this name.
-fn is_segment(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Collects logs of `torch.compile`, in a directory per host or rank. Returns whether the directory

@@ -184,7 +184,7 @@ pub enum Request {
     Dump {
         /// Name of the run within the run. Its directory exists.
         name: String,
-        /// What happened.
+        /// What happened, as the dump's note says it.
         why: String,
         /// The rule of findings that tells of it, if there is one.
         #[serde(default)]

@@ -16,7 +16,7 @@ use tprof_trace::{KeptCopy, Recorded};
 
 /// A request to write what is kept.
 pub(super) enum Dump {
-    /// What happened before the request is being written into the files.
+    /// The engine still writes what happened before the request into the files.
     Gathering { why: String, rule: Option<String>, written: Receiver<Reply> },
     /// A thread copies the files.
     Copying(JoinHandle<Result<(), String>>),
@@ -83,7 +83,12 @@ impl Engine {
 
     /// Goes on with the dumps that were requested.
     pub(super) fn follow_dumps(&mut self) {
-        for (name, dump) in std::mem::take(&mut self.dumps) {
+        let goes_on = |(name, dump): (&String, &Dump)| {
+            (!matches!(dump, Dump::Ended(_))).then(|| name.clone())
+        };
+        let names: Vec<String> = self.dumps.iter().filter_map(goes_on).collect();
+        for name in names {
+            let Some(dump) = self.dumps.remove(&name) else { continue };
             let dump = match dump {
                 Dump::Gathering { why, rule, written } => match written.try_recv() {
                     Err(TryRecvError::Empty) => Dump::Gathering { why, rule, written },

@@ -20,7 +20,7 @@ use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
 
 /// CUPTI's record of a call arrives at most this long after the call, ns. CUPTI's buffers are
 /// flushed once a second.
-const LATE_NS: u64 = 2_500_000_000;
+pub const LATE_NS: u64 = 2_500_000_000;
 /// Longest time that a call waits for its work once later work of its stream is known, ns.
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// Least time between two attempts to join, ns. Each attempt sorts everything that waits.

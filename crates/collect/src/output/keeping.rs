@@ -17,6 +17,11 @@ pub fn is_dump(name: &str) -> bool {
     name.strip_prefix(DUMP).is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
+/// Whether a segment has this name.
+pub fn is_segment(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// How only the last part is kept in the files of a collector.
 pub struct Keeping {
     keep: Keep,
@@ -57,7 +62,7 @@ impl Keeping {
         self.keep.steps.map(u64::from)
     }
 
-    /// Returns the option.
+    /// Returns the option as the user gave it, for reports that name what it left out.
     pub fn option(&self) -> String {
         format!("--keep {}", self.keep)
     }

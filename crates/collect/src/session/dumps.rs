@@ -30,7 +30,7 @@ const WITHIN: Duration = Duration::from_secs(600);
 pub struct DumpWriter {
     /// Directory of the run.
     pub run: PathBuf,
-    /// What has happened.
+    /// Receives each event for which what is kept shall be written.
     pub causes: Receiver<DumpCause>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
@@ -39,15 +39,27 @@ pub struct DumpWriter {
 impl DumpWriter {
     /// Writes until the run is over.
     pub fn run(self) {
-        let mut dumps = Hourly::of(MOST_HOURLY);
+        let (mut dumps, mut has_told_limit) = (Hourly::of(MOST_HOURLY), false);
         while !self.stop.load(Acquire) {
-            let Ok(cause) = self.causes.recv_timeout(BETWEEN) else { continue };
-            // What happens together is one event: a rank that fails makes others fail.
+            let Ok(cause) = self.causes.recv() else { return };
+            // At the end of the run, a last cause only wakes this thread.
+            if self.stop.load(Acquire) {
+                return;
+            }
+            // If one rank fails, others fail soon after. Causes that arrive together get one dump.
             let others: Vec<DumpCause> = self.causes.try_iter().collect();
             let now = Instant::now();
             if !dumps.has_room(now) {
+                if !has_told_limit {
+                    tell(&format!(
+                        "{}, but no more than {MOST_HOURLY} dumps are written in an hour",
+                        cause.why
+                    ));
+                }
+                has_told_limit = true;
                 continue;
             }
+            has_told_limit = false;
             let why = cause.why.clone();
             let written = match write(&self.run, &why, cause.rule) {
                 Ok((name, reply)) if reply.ok => Ok(name),

@@ -6,7 +6,7 @@ use crate::config::{Config, IfExists};
 use crate::directory::lock;
 use crate::directory::names::RUN_LOCK;
 use crate::error::CollectError;
-use crate::output::keeping::{SEGMENTS, is_dump};
+use crate::output::keeping::{SEGMENTS, is_dump, is_segment};
 use crate::output::ranks::Rank;
 use crate::session::job::{JobId, Relation};
 use std::collections::hash_map::RandomState;
@@ -306,7 +306,6 @@ fn remove_kept(directory: &Path) {
     let is_kept = |name: &str| is_dump(name) || name.starts_with(SEGMENTS);
     let kept = within(directory).filter(|entry| is_kept(&entry.file_name().to_string_lossy()));
     for path in kept.map(|entry| entry.path()) {
-        let is_segment = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
         for entry in within(&path) {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_own = name.ends_with(".tprof") || name.ends_with(".json") || is_segment(&name);

@@ -399,6 +399,8 @@ impl Session {
 
     fn close(&mut self) {
         self.stop.store(true, Release);
+        // This wakes the thread that writes dumps.
+        self.dump(String::new());
         self.socket.wake_listener();
         self.socket.leave();
         let threads = [self.server.take(), self.sweeper.take(), self.dump_writer.take()];

@@ -15,7 +15,7 @@ use crate::finding::Finding;
 use crate::outcome::RankFindings;
 use crate::severity::LEAST_SHARE;
 
-/// What is found of the stages of pipelines.
+/// The verdict on the stages of pipelines.
 pub(super) enum Stages {
     /// A stage is slow: the index of its rank, and the finding.
     Slow(usize, Box<Finding>),

@@ -35,7 +35,7 @@ pub struct NumberedMessage {
     pub way: u64,
     /// The number of the message on its way, from 0.
     pub number: u32,
-    /// The message.
+    /// The message that has this number.
     pub message: Message,
 }
 

@@ -6,6 +6,7 @@ use crate::kept;
 use crate::plain_file::open_plain;
 use crate::recorded::is_event;
 use crate::scan::{IndexRow, Source};
+use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io;
 
@@ -15,7 +16,7 @@ pub(super) struct SegmentPlace {
     offset: u64,
     /// Checksum and size of each block that was read. At the end of the run the blocks are appended
     /// to the file, and must not be read again.
-    blocks: Vec<(u32, u32)>,
+    blocks: FxHashSet<(u32, u32)>,
 }
 
 impl TraceTail {
@@ -77,7 +78,7 @@ impl TraceTail {
             }
             self.at.last_ns = self.at.last_ns.max(header.last_ns);
             place.offset = end;
-            place.blocks.push((header.payload_crc, header.stored_len));
+            place.blocks.insert((header.payload_crc, header.stored_len));
         }
         self.at.segments.insert(number, place);
         Ok(())

@@ -39,7 +39,7 @@ pub struct Decided {
     /// The stretches that were longer than the others' by at least 1 % of the steps, most time
     /// first.
     pub stretches: Vec<DecidedSteps>,
-    /// Number of steps.
+    /// Number of steps that follow another, so that their length is known.
     pub steps: u64,
     /// Time of all steps, ns.
     pub total_ns: u64,

@@ -20,7 +20,7 @@ use super::messages::Matched;
 /// with the same number of microbatches, so that there is a number.
 const LEAST_ALIKE: f64 = 0.9;
 
-/// A pipeline.
+/// The stages of a pipeline, and the time that they have to wait for each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {
     /// Its stages, the first first.
@@ -35,7 +35,7 @@ pub struct Pipeline {
 pub struct Stage {
     /// Index of the rank.
     pub rank: usize,
-    /// Number of steps.
+    /// Number of steps over which the stage's times are summed.
     pub steps: u64,
     /// Time of the steps, ns.
     pub steps_ns: u64,

@@ -20,7 +20,7 @@ const NO_STEPS: &str = "no step in which all ranks received tokens of known size
 /// What a rank exchanged with the ranks of its experts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExpertExchanges {
-    /// Number of exchanges.
+    /// Number of exchanges, both of tokens and of results.
     count: u64,
     /// Bytes that the rank received in them; `None` if one of them doesn't tell.
     received_bytes: Option<u64>,
