@@ -34,6 +34,8 @@ build() {
 
 lints() {
     cargo clippy --workspace --all-targets --locked -- -D warnings
+    # As the first look is built: without `tprof serve` and `tprof top`.
+    cargo clippy -p tprof-cli --no-default-features --locked -- -D warnings
     for library in $injected; do
         cargo clippy --manifest-path "$library/Cargo.toml" --target-dir "$target/injected" \
             --release --locked -- -D warnings

@@ -7,8 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tprof_facts::far_run::host_and_run;
 use tprof_hang::{Answer, HostState, NotAnswered};
-use tprof_live::top::host_and_run;
 
 /// Longest time to wait for a host. Its collectors answer within five seconds, and those of further
 /// hosts that share its directory too.

@@ -26,7 +26,6 @@ use std::io::{self, IsTerminal, Write};
 
 pub use args::TopArgs;
 pub use error::TopError;
-pub use source::host_and_run;
 
 use crate::snapshot::{RunState, Snapshot};
 use source::Source;
