@@ -15,6 +15,10 @@
 //! host, or else one that is estimated for each block of steps from what the ranks exchange
 //! (`clocks`).
 //!
+//! The replay assumes that ranks have their cores for as long as before. Where more threads are ready
+//! than there are cores, a rank that waits less, or polls less while it waits, leaves more to others.
+//! A prediction is therefore as uncertain as the rank's time without a core is long.
+//!
 //! Work that a device computed during a meeting does not depend on it. What follows the meeting on
 //! the rank is assumed to depend on both.
 
@@ -43,6 +47,8 @@ pub use pipeline::{Pipeline, Stage, pipelines};
 pub use what_if::{WhatIf, what_if};
 
 use own_places::own_places;
+
+use crate::host::no_core_share;
 
 /// Most meetings that are kept of a rank. Of more, blocks of steps are kept, the same on all ranks.
 const MOST_KEPT: usize = 2048;
@@ -115,7 +121,7 @@ impl OwnPlace {
 }
 
 /// The steps of a rank, as the replay needs them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankSteps {
     /// Name of the rank's host, whose ranks have one clock; empty if it is not known.
     pub host: String,
@@ -135,6 +141,9 @@ pub struct RankSteps {
     /// The part of it in operations that are not followed, ns: broadcasts and others in which not
     /// all ranks wait, and sends and receives of unknown ranks.
     pub unfollowed_ns: u64,
+    /// The share of the time of the steps in which the rank was ready to run, but had no core;
+    /// `None` if that is unknown.
+    pub no_core_share: Option<f64>,
 }
 
 impl RankSteps {
@@ -205,6 +214,7 @@ impl RankSteps {
             steps_ns: times.length(),
             messages_ns: followed.into_iter().map(within).sum(),
             unfollowed_ns: unfollowed.into_iter().map(within).sum(),
+            no_core_share: no_core_share(rank, steps, &times),
         };
         while all.meetings.len() > MOST_KEPT && has_many_blocks(&all.meetings) {
             all.keep(all.stride * 2);

@@ -68,6 +68,15 @@ fn without_the_late_rank_a_step_takes_what_the_others_need() {
 }
 
 #[test]
+fn time_without_a_core_makes_a_prediction_uncertain() {
+    let mut ranks = late_second();
+    ranks[1].no_core_share = Some(0.1);
+    let ranks: Vec<&RankSteps> = ranks.iter().collect();
+    let found = what_if(&JobGraph::of(&ranks), 1).unwrap();
+    assert!((found.error_ns - 0.1 * found.step_ns).abs() < 1.0, "{found:?}");
+}
+
+#[test]
 fn lateness_that_another_rank_hides_gains_only_the_rest() {
     // The first rank is late by 5 ms and the second by 4 ms, before the same meeting.
     let ranks = [

@@ -14,8 +14,9 @@ pub struct WhatIf {
     /// Mean time of a step if the rank's stretches took as long as the median of the other ranks'
     /// in the same step, ns.
     pub without_ns: f64,
-    /// Half the width of the 95 % interval of `without_ns`, by the spread over steps, and how far
-    /// the replay of the steps as they were is from the measurement, ns.
+    /// Half the width of the 95 % interval of `without_ns`, ns: by the spread over steps, how far the
+    /// replay of the steps as they were is from the measurement, and how long the rank had no core
+    /// in a step where that is known.
     pub error_ns: f64,
 }
 
@@ -23,6 +24,7 @@ pub struct WhatIf {
 /// common order, or if fewer than two steps follow another.
 pub fn what_if(graph: &JobGraph<'_>, rank: usize) -> Option<WhatIf> {
     let as_it_was = graph.replay_as_measured()?;
+    let no_core_share = graph.ranks[rank].no_core_share.unwrap_or(0.0);
     let rank = rank as u32;
     let changed = graph.replay(|at, row, of| {
         if at != rank {
@@ -41,6 +43,6 @@ pub fn what_if(graph: &JobGraph<'_>, rank: usize) -> Option<WhatIf> {
     let gain = Repeats::of(&gains)?;
     let step_ns = measured_ns(graph)?;
     let replayed_ns = Repeats::of(&before)?.mean;
-    let error_ns = gain.mean_error()? + (replayed_ns - step_ns).abs();
+    let error_ns = gain.mean_error()? + (replayed_ns - step_ns).abs() + no_core_share * step_ns;
     Some(WhatIf { step_ns, without_ns: step_ns - gain.mean, error_ns })
 }

@@ -104,7 +104,8 @@ fn predictions<'l>(
         Column::new("step_ns", "instead of", Unit::Duration),
     ];
     let mut table = Table::new("what_if", "Steps without a rank's lateness", columns).about(
-        "the steps replayed with the rank's own time replaced by the median of the other ranks'",
+        "the steps replayed with the rank's own time replaced by the median of the other ranks'; the \
+         error includes the rank's time without a core, by its CPU samples",
     );
     let mut ranks: Vec<usize> = Vec::new();
     for of in &decided.stretches {
