@@ -150,6 +150,11 @@ fn what_a_live_run_keeps_is_written_on_request_as_often_as_one_likes() {
         let notes = &run_info(&path, |_| true)["notes"];
         assert!(notes[0].as_str().unwrap().ends_with("for the test"), "{notes}");
     }
+    let status = tprof(["ctl", "status", "--json"]).arg(&run).run_in(scratch.path());
+    let status: Value = serde_json::from_str(&status.expect_code(0).stdout).unwrap();
+    assert_eq!(status["keep"], "--keep 1s");
+    let kept_ns = status["kept_ns"].as_f64().unwrap();
+    assert!(kept_ns >= 1e9 && kept_ns < status["seconds"].as_f64().unwrap() * 1e9, "{status}");
     let outcome = live.finish();
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert_eq!(steps(&run).last(), Some(&598), "the run goes on");

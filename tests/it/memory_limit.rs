@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tprof_tests::{Job, Outcome, Refused, Scratch, document, need_some, traced_job};
+use tprof_tests::{Job, Outcome, Refused, Scratch, document, need_some, run_info, traced_job};
 
 /// Limit of the job's cgroup, in bytes.
 const LIMIT: u64 = 300 << 20;
@@ -44,20 +44,32 @@ impl Limited {
     /// Runs the job under tprof in the cgroup, or in a child cgroup without a limit.
     fn run(&self, way: &str, within: Option<&str>) -> Ran {
         let scratch = Scratch::new();
+        let (run, outcome) = self.traced(way, within, &[], &scratch);
+        Ran { findings: document("findings", &run), outcome }
+    }
+
+    fn traced(
+        &self,
+        way: &str,
+        within: Option<&str>,
+        options: &[&str],
+        scratch: &Scratch,
+    ) -> (PathBuf, Outcome) {
         let run = scratch.run();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/memory_limit.py");
         let job = Job::new("/usr/bin/python3").arg("-B").arg(script);
         let job = job.arg(way).arg(&self.dir).arg(scratch.path());
         let enter = "mkdir -p \"$0\" && echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
         let dir = within.map_or_else(|| self.dir.clone(), |name| self.dir.join(name));
-        let traced = traced_job(&job, &["--mem", "off"], &run);
+        let options = [&["--mem", "off"], options].concat();
+        let traced = traced_job(&job, &options, &run);
         let words = [Path::new("sh"), Path::new("-c"), Path::new(enter), &dir];
         let outcome = traced.under(words).run_in(scratch.path());
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
         if within.is_some() {
             fs::remove_dir(dir).unwrap();
         }
-        Ran { findings: document("findings", &run), outcome }
+        (run, outcome)
     }
 }
 
@@ -101,6 +113,17 @@ fn a_job_in_a_child_of_a_full_cgroup_is_near_the_limit_too() {
     let limited = need_some!(Limited::new("heap"));
     limited.run("heap", None).is_near_its_limit();
     limited.run("heap", Some("step")).is_near_its_limit();
+}
+
+#[test]
+fn a_process_that_the_kernel_kills_for_memory_is_an_event() {
+    let limited = need_some!(Limited::new("killed"));
+    let scratch = Scratch::new();
+    let (run, _) = limited.traced("killed", None, &["--keep", "30s", "--on", "oom"], &scratch);
+    let notes = &run_info(&run.join("dump-1"), |_| true)["notes"];
+    let why = notes[0].as_str().unwrap();
+    assert!(why.contains("killed a process for lack of memory"), "{notes}");
+    assert!(!run.join("dump-2").exists());
 }
 
 #[test]

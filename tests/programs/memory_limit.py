@@ -1,9 +1,12 @@
-"""Fills a memory cgroup, with its own memory or only with a file's page cache.
+"""Fills a memory cgroup, with its own memory or only with a file's page cache. With "killed" a child
+fills it until the kernel kills that.
 
-Usage: memory_limit.py heap|file CGROUP SCRATCH
+Usage: memory_limit.py heap|file|killed CGROUP SCRATCH
 Prints the cgroup's own figures: its highest use, and its highest use without page cache.
 """
 
+import os
+import signal
 import sys
 import time
 
@@ -39,7 +42,13 @@ def note():
         highest[at] = max(highest[at], value)
 
 
-if way == "heap":
+if way == "killed":
+    child = os.fork()
+    while child == 0:
+        kept.append(bytearray(b"x" * MIB))
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+elif way == "heap":
     while use()[1] < FULL * limit:
         kept.append(bytearray(b"x" * MIB))
 else:

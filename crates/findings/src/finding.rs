@@ -54,6 +54,8 @@ pub(super) struct Finding {
     pub is_cause: bool,
     /// Whether the caller needs no places, so that the finding neither stores nor counts any.
     pub is_brief: bool,
+    /// Whether the job may use PyTorch, so that advice in PyTorch's terms helps.
+    pub may_be_pytorch: bool,
 }
 
 /// A line of source code.
@@ -155,6 +157,7 @@ impl Finding {
             is_local: false,
             is_cause: false,
             is_brief: false,
+            may_be_pytorch: true,
         }
     }
 
@@ -173,6 +176,15 @@ impl Finding {
     /// Sets the advice: how to fix it.
     pub(super) fn advice(mut self, advice: impl Into<String>) -> Finding {
         self.advice = advice.into();
+        self
+    }
+
+    /// Adds to the advice what it means in PyTorch, unless the job doesn't use that.
+    pub(super) fn in_pytorch(mut self, advice: &str) -> Finding {
+        if self.may_be_pytorch && !advice.is_empty() {
+            self.advice += " In PyTorch: ";
+            self.advice += advice;
+        }
         self
     }
 

@@ -46,11 +46,24 @@ impl Engine {
         }
     }
 
+    /// Returns the option by which only the last part is kept, and the length of that part, ns;
+    /// `None` without the option.
+    pub(super) fn kept(&self, now_ns: u64) -> Option<(String, u64)> {
+        let option = self.out.files.keeping.as_ref()?.option();
+        let since_ns = self.kept_since_ns().max(self.parts.info.start_ns);
+        Some((option, now_ns.saturating_sub(since_ns)))
+    }
+
+    /// Returns the time since which all files have everything, ns; 0 if nothing was deleted.
+    fn kept_since_ns(&self) -> u64 {
+        let since = self.out.files.open.iter().map(|open| open.writer.kept_since_ns());
+        since.max().unwrap_or(0)
+    }
+
     /// Returns what was deleted because only the last part is kept; `None` if nothing was.
     pub(super) fn not_kept(&self, end_ns: u64) -> Option<BlindSpot> {
-        let files = &self.out.files;
-        let option = files.keeping.as_ref()?.option();
-        let since_ns = files.open.iter().map(|open| open.writer.kept_since_ns()).max()?;
+        let option = self.out.files.keeping.as_ref()?.option();
+        let since_ns = self.kept_since_ns();
         let start_ns = self.parts.info.start_ns;
         let seconds = |ns: u64| format!("{:.2} s", ns as f64 / 1e9);
         let (off_ns, run_ns) = (since_ns.checked_sub(start_ns)?, end_ns.saturating_sub(start_ns));

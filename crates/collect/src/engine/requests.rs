@@ -65,7 +65,7 @@ impl Engine {
         self.flush(sys::monotonic_ns());
         self.refresh_info();
         let seconds = (sys::monotonic_ns() - self.parts.info.start_ns) as f64 / 1e9;
-        serde_json::json!({
+        let mut status = serde_json::json!({
             "recording": on,
             "steps": self.targets.values().map(|target| target.steps()).max().unwrap_or(0),
             "counted_steps": self.counted_steps(),
@@ -80,6 +80,11 @@ impl Engine {
             "bytes": self.out.files.bytes(),
             "wait_ns": self.parts.info.overhead.wait_ns,
             "collector_cpu_ns": self.parts.info.overhead.collector_cpu_ns,
-        })
+        });
+        if let Some((option, kept_ns)) = self.kept(sys::monotonic_ns()) {
+            status["keep"] = option.into();
+            status["kept_ns"] = kept_ns.into();
+        }
+        status
     }
 }

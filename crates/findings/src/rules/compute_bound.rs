@@ -20,6 +20,7 @@ const LIMIT: HardwareLimit = HardwareLimit {
     what: "kernels are bound by the device's arithmetic",
     advice: "Compute less or cheaper: bf16, fp16 or fp8 on tensor cores, TF32 in place of fp32, \
              fewer operations for the same result; or use more devices.",
+    in_pytorch: "",
 };
 
 impl Rule for ComputeBound {

@@ -24,6 +24,8 @@ pub(super) struct CopyProblem {
     pub subject: &'static str,
     /// The advice: how to fix it.
     pub advice: &'static str,
+    /// What that means in PyTorch; empty for nothing particular.
+    pub in_pytorch: &'static str,
 }
 
 /// Returns the finding on these copies and the calls that started them.
@@ -71,6 +73,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -
         .about(words.subject)
         .seen(seen)
         .advice(words.advice)
+        .in_pytorch(words.in_pytorch)
         .bound(bound)
         .on_line(scene.line_of_calls(&blocking.calls))
         .at(places)

@@ -35,6 +35,8 @@ pub(super) struct HardwareLimit {
     pub what: &'static str,
     /// The advice: how to fix it.
     pub advice: &'static str,
+    /// What that means in PyTorch; empty for nothing particular.
+    pub in_pytorch: &'static str,
 }
 
 /// Judges kernels by the counter of a limit. If the counter was not recorded, judges them by the
@@ -84,6 +86,7 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
             .finding(limit.what)
             .seen(seen)
             .advice(limit.advice)
+            .in_pytorch(limit.in_pytorch)
             .bound(cover.length())
             .at(bound.iter().map(|(work, _)| scene.work_place(work))),
     ])
@@ -115,6 +118,7 @@ fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
         .finding(limit.what)
         .seen(seen)
         .advice(limit.advice)
+        .in_pytorch(limit.in_pytorch)
         .bound(cover.length())
         .at(work.iter().map(|work| scene.work_place(work)));
     finding.max_severity = Some(Severity::Low);

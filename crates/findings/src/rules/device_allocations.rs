@@ -87,21 +87,23 @@ impl Rule for DeviceAllocations {
             by_function(scene, &calls),
             time(scene, idle_ns),
         );
-        let advice = match sampled.named_ns {
-            _ if pinned == calls.len() => {
+        let (advice, in_pytorch) = match sampled.named_ns {
+            _ if pinned == calls.len() => (
                 "Pin host memory once and use it again: a pool of pinned buffers, or a data loader that \
-                 keeps its own (pin_memory=True with persistent_workers=True)."
-            }
-            0 => {
+                 keeps its own.",
+                "pin_memory=True with persistent_workers=True.",
+            ),
+            0 => (
                 "Keep buffers over steps or take them from a caching or stream-ordered pool \
-                 (cudaMallocAsync). If PyTorch's cache is emptied, leave out empty_cache() and free \
-                 memory for it."
-            }
-            _ => {
+                 (cudaMallocAsync).",
+                "leave out empty_cache() if it is called, and free memory for the cache.",
+            ),
+            _ => (
                 "Leave out empty_cache(): PyTorch's allocator uses again what it has cached, and \
                  without the call the next step takes nothing from the driver. Against fragments set \
-                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
-            }
+                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+                "",
+            ),
         };
         let mut finding = scene
             .finding(match pinned == calls.len() {
@@ -110,6 +112,7 @@ impl Rule for DeviceAllocations {
             })
             .seen(seen)
             .advice(advice)
+            .in_pytorch(in_pytorch)
             // The devices still have their work to do, so a fix can gain only their idle time.
             .bound(idle_ns)
             .local()

@@ -19,7 +19,7 @@ pub(super) struct ExposedCopies;
 
 const COPY: SearchTarget =
     SearchTarget::new("asynchronous copy of pinned memory, or between devices");
-const ADVICE: &str = "Copy on a stream of its own (torch.cuda.Stream) and order the two with events: \
+const ADVICE: &str = "Copy on a stream of its own and order the two with events: \
     the copy waits for the kernel that makes its data, and only what uses or overwrites the copied \
     memory waits for the copy. With two buffers in turn one is copied while the other is computed.";
 
@@ -171,6 +171,7 @@ fn finding(scene: &Scene<'_>, copies: &[usize], subject: &str, what: &str) -> Fi
         .about(subject)
         .seen(seen)
         .advice(ADVICE)
+        .in_pytorch("torch.cuda.Stream, and record_stream() on what it copies.")
         .bound(alone.length().min(beside.length()))
         .on_line(scene.line_of_calls(&calls))
         .at(rows.map(|work| scene.work_place(work)))

@@ -63,10 +63,10 @@ impl Rule for LaunchBound {
                 .finding("the host launches kernels too slowly")
                 .seen(seen)
                 .advice(
-                    "Launch less often or faster: CUDA graphs or \
-                     torch.compile(mode=\"reduce-overhead\"), fused or foreach optimizers, \
-                     larger batches, less Python between operators.",
+                    "Launch less often or faster: CUDA graphs, fused kernels, larger batches, less \
+                     Python between launches.",
                 )
+                .in_pytorch("torch.compile(mode=\"reduce-overhead\"), fused or foreach optimizers.")
                 .bound(idle.length())
                 .on_line(scene.idle_line(IdleCause::Launch))
                 .at(idle_places(&idle)),

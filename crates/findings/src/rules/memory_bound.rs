@@ -18,8 +18,9 @@ const LIMIT: HardwareLimit = HardwareLimit {
     they: "elementwise, copying, reducing and gathering kernels",
     modelled: RoofBound::Memory,
     what: "kernels are bound by the device's memory",
-    advice: "Move fewer bytes: fuse operators (torch.compile, a fused optimizer), use bf16, \
-             recompute what is cheap, avoid copies that only change the layout.",
+    advice: "Move fewer bytes: fuse operators, use bf16, recompute what is cheap, avoid copies that \
+             only change the layout.",
+    in_pytorch: "torch.compile, a fused optimizer.",
 };
 
 impl Rule for MemoryBound {

@@ -18,8 +18,8 @@ const TO_DEVICE: CopyProblem = CopyProblem {
     sort: ", from pageable memory",
     things: "asynchronous copies",
     subject: "to the device",
-    advice: "Pin the host's memory (pin_memory=True in the DataLoader, tensor.pin_memory()) and \
-             copy with non_blocking=True. Create small tensors on the device.",
+    advice: "Pin the host's memory and copy asynchronously. Create small arrays on the device.",
+    in_pytorch: "pin_memory=True in the DataLoader or tensor.pin_memory(), and non_blocking=True.",
 };
 const TO_HOST: CopyProblem = CopyProblem {
     what: "copies from the device go to pageable memory",
@@ -27,8 +27,8 @@ const TO_HOST: CopyProblem = CopyProblem {
     things: "asynchronous copies",
     subject: "to the host",
     advice: "Each copy waits for all earlier device work. Keep results on the device, or copy them \
-             with non_blocking=True into a pinned buffer and read it a step later. .item() and \
-             .cpu() are such copies.",
+             asynchronously into a pinned buffer and read it a step later.",
+    in_pytorch: ".item() and .cpu() are such copies; non_blocking=True into a pinned tensor is not.",
 };
 
 const COPY: SearchTarget = SearchTarget::new("copy between host and device");

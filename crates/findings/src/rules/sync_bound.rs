@@ -83,8 +83,11 @@ impl Rule for SyncBound {
                 .finding("host and device wait for each other")
                 .seen(seen)
                 .advice(
-                    "Do not read device results in every step: no .item(), .cpu(), print, nonzero \
-                     or masked indexing on device tensors. Log every n-th step or from a copy made \
+                    "Do not read device results in every step. Log every n-th step, or from an \
+                     asynchronous copy into pinned memory.",
+                )
+                .in_pytorch(
+                    "no .item(), .cpu(), print, nonzero or masked indexing on device tensors; copy \
                      with non_blocking=True.",
                 )
                 .bound(direct)

@@ -16,8 +16,9 @@ const WORDS: CopyProblem = CopyProblem {
     sort: "",
     things: "synchronous copies",
     subject: "",
-    advice: "Copy asynchronously, on a stream of its own, from and to pinned memory \
-             (cudaMemcpyAsync; in PyTorch non_blocking=True).",
+    advice: "Copy asynchronously (cudaMemcpyAsync), on a stream of its own, from and to pinned \
+             memory.",
+    in_pytorch: "non_blocking=True and pin_memory().",
 };
 
 const COPY: SearchTarget = SearchTarget::new("synchronous copy");

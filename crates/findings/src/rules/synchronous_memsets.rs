@@ -17,6 +17,7 @@ const WORDS: CopyProblem = CopyProblem {
     things: "synchronous memsets",
     subject: "",
     advice: "Use cudaMemsetAsync on the stream that needs the memory.",
+    in_pytorch: "",
 };
 
 const MEMSET: SearchTarget = SearchTarget::new("synchronous memset");

@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 
 use tprof_document::Machine;
 use tprof_facts::Clock;
+use tprof_facts::labels::base_name;
 use tprof_metrics::gpu::device_memory::{DeviceBlock, Retry, blocks};
 use tprof_metrics::gpu::gpu_time::beginning::RecordingStart;
 use tprof_metrics::host::RankHost;
@@ -25,7 +26,7 @@ use tprof_metrics::program::flops::Modelled;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::parallel;
 use tprof_rank::{RankTrace, judged_window, of_devices, steps_of_one_process};
-use tprof_trace::model::Sample;
+use tprof_trace::model::{Module, Sample, SpanKind};
 
 pub(super) use copies::Copy;
 use main_threads::MainThreads;
@@ -168,6 +169,17 @@ impl<'a> Scene<'a> {
     /// Whether anything ran on a device.
     pub fn has_device(&self) -> bool {
         !self.rank.work.is_empty()
+    }
+
+    /// Whether the job may use PyTorch. It is known not to if its modules were recorded, and
+    /// neither PyTorch's libraries nor any operator are among what was recorded.
+    pub fn may_be_pytorch(&self) -> bool {
+        let file = self.rank.file;
+        let is_pytorchs = |row: &Module| base_name(file.name(row.path)).starts_with("libtorch");
+        let modules = file.modules();
+        modules.is_empty()
+            || !self.rank.spans(SpanKind::Operator).is_empty()
+            || modules.iter().any(is_pytorchs)
     }
 
     /// Returns the length of the window.

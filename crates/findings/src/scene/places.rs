@@ -17,7 +17,11 @@ pub(crate) fn moment_of_call(call: &HostSpan, weight_ns: u64) -> Moment<u64> {
 impl<'a> Scene<'a> {
     /// Creates a finding with this problem.
     pub fn finding(&self, what: &str) -> Finding {
-        Finding { is_brief: self.is_brief, ..Finding::new(what) }
+        Finding {
+            is_brief: self.is_brief,
+            may_be_pytorch: self.may_be_pytorch(),
+            ..Finding::new(what)
+        }
     }
 
     /// Returns these calls as places.

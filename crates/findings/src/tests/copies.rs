@@ -1,7 +1,7 @@
 //! Tests of PageableCopies, SynchronousCopies, SynchronousMemsets and ExposedCopies.
 
 use tprof_trace::model::{
-    CopyKind, MemoryCopy, MemoryKind, Sample, Span, SpanKind, Stack, Symbol, ThreadState,
+    CopyKind, MemoryCopy, MemoryKind, Module, Sample, Span, SpanKind, Stack, Symbol, ThreadState,
 };
 
 use super::job::{Job, MS, US};
@@ -31,6 +31,28 @@ fn an_asynchronous_copy_of_pageable_memory_is_found() {
     let clear = pinned.no_problem.unwrap();
     assert_eq!(clear, "all copies between host and device in the steps use pinned memory");
     assert!(job(10_000, kind, MemoryKind::Unknown, call).ask("PageableCopies").unchecked.is_some());
+}
+
+#[test]
+fn advice_in_the_terms_of_pytorch_is_for_jobs_that_may_use_it() {
+    let speaks_of_pytorch = |modules: &[&str]| {
+        let kind = CopyKind::HostToDevice;
+        let mut job = job(10_000, kind, MemoryKind::Pageable, "cudaMemcpyAsync");
+        for path in modules {
+            let path = job.fixture.name(path);
+            let build_id = job.fixture.name("");
+            let (process, start, end, bias, time_ns) = (0, 4096, 8192, 0, 0);
+            let row = Module { process, start, end, bias, path, build_id, time_ns };
+            job.fixture.writer.module(&row);
+        }
+        let outcome = job.ask("PageableCopies");
+        let advice = &outcome.found[0].0.advice;
+        assert!(advice.starts_with("Pin the host's memory"), "{advice}");
+        advice.contains("PyTorch")
+    };
+    assert!(speaks_of_pytorch(&[]), "what is loaded isn't known");
+    assert!(speaks_of_pytorch(&["/usr/lib/libc.so.6", "/venv/torch/lib/libtorch_cpu.so"]));
+    assert!(!speaks_of_pytorch(&["/usr/lib/libc.so.6", "/venv/cupy/_core/core.so"]));
 }
 
 #[test]

@@ -202,8 +202,9 @@ fn unknown(situation: &Situation<'_>, unanswered: usize) -> Verdict {
     });
     let (rank, doing) = (words::rank(view.state), words::doing(view));
     let ended = ended.unwrap_or_default();
-    let text =
-        format!("{rank} stands still or works without a trace: {doing}{recorded}{ended}{missing}");
+    let text = format!(
+        "nothing shows whether {rank} works or stands still: {doing}{recorded}{ended}{missing}"
+    );
     Verdict::about(Kind::Unknown, view, text)
 }
 
