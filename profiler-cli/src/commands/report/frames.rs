@@ -13,7 +13,8 @@ use tprof_ui::columns::{self, shorten};
 const LEAST_NAME: usize = 12;
 /// Largest number of frames of a stack that are shown.
 const MOST_FRAMES: usize = 6;
-/// Largest number of native frames, called by a Python function, that are shown.
+/// Largest number of native frames, called by a Python function, that are shown; of the
+/// interpreter's own only the innermost is.
 const MOST_CALLED: usize = 2;
 
 /// Functions that allocate memory. Their callers are shown instead of them.
@@ -157,11 +158,12 @@ fn first_lines<'s>(frames: impl Iterator<Item = &'s str>, of: &str, width: usize
 fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
     let native: Vec<&str> =
         stack[..python].iter().map(|frame| &**frame).filter(|frame| !is_allocator(frame)).collect();
+    let most = if native.first().is_some_and(|frame| is_cpython(frame)) { 1 } else { MOST_CALLED };
     let mut shown: Vec<String> =
-        native.iter().take(MOST_CALLED).map(|frame| frame_line(frame, width)).collect();
-    match native.len().saturating_sub(MOST_CALLED) {
+        native.iter().take(most).map(|frame| frame_line(frame, width)).collect();
+    match native.len().saturating_sub(most) {
         0 => {}
-        1 => shown.push(frame_line(native[MOST_CALLED], width)),
+        1 => shown.push(frame_line(native[most], width)),
         more => shown.push(format!("... {more} frames of the interpreter and its libraries")),
     }
     let callers = stack[python..].iter().map(|frame| &**frame).filter(|frame| is_python(frame));
@@ -184,6 +186,15 @@ pub fn is_python(frame: &str) -> bool {
         let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
         file.ends_with(".py") || file.starts_with('<') && file.ends_with('>')
     })
+}
+
+/// Whether a native frame is in a source file of CPython's objects, or a function of its interface.
+fn is_cpython(frame: &str) -> bool {
+    let function = function(frame);
+    let place = split(frame).1.unwrap_or_default();
+    let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
+    let is_interface = function.starts_with("Py") || function.starts_with("_Py");
+    is_interface || file.ends_with("object.c") || is_interpreter(frame)
 }
 
 /// Whether a frame is in Python's interpreter: the function that runs Python code, or a place in the
@@ -370,9 +381,9 @@ mod tests {
         ]);
         let lines = shown(&frames, 72);
         assert_eq!(lines[0], "PyByteArray_Resize (bytearrayobject.c:234)");
-        assert_eq!(lines[2], "... 2 frames of the interpreter and its libraries");
+        assert_eq!(lines[1], "... 3 frames of the interpreter and its libraries");
         assert_eq!(
-            lines[3..],
+            lines[2..],
             ["Model.__init__ (train.py:6)", "main (train.py:19)", "<module> (<frozen runpy>:88)"]
         );
         assert_eq!(name(&frames, 72), "Model.__init__ (train.py:6) < main < <module>");

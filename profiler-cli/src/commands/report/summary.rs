@@ -2,7 +2,7 @@
 
 use tprof_analyze::Report;
 use tprof_analyze::summary::Rank;
-use tprof_facts::units::{bytes, count, duration, signal};
+use tprof_facts::units::{bytes, count, counted, duration, signal};
 use tprof_findings::lines::Line;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::run::processes::{ImageEnd, ProcessRow};
@@ -12,6 +12,9 @@ use super::head::{self, Head, plural, text_of};
 use super::{gpu, ranks, sites};
 use crate::terminal::commands;
 use crate::terminal::page::{Form, Page, Table};
+
+/// Processes that lasted less than the longest one / this are only counted.
+const LEAST_OF_LONGEST: u64 = 20;
 
 /// Returns the text of the whole report.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
@@ -33,7 +36,9 @@ pub fn text(report: &Report, top: usize, form: Form) -> String {
 
 /// Adds the report, without the beginning that all kinds share.
 pub fn body(page: &mut Page, report: &Report, top: usize) {
-    head::run(page, report);
+    findings(page, report);
+    page.heading("The run");
+    steps(page, report);
     gpu::fields(page, report);
     gpu::sampled(page, report);
     // An imported trace contains no heap, so the line is left out.
@@ -42,6 +47,7 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
         memory(page, report);
     }
     head::cgroup(page, report);
+    head::run(page, report);
     head::killed(page, report);
     if heap {
         ranks::table(page, report, top);
@@ -53,7 +59,14 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
     }
     gpu::kernels(page, report, top.min(3));
     processes(page, report, top);
-    findings(page, report);
+}
+
+/// Adds the number of steps and their median time, where the cost of recording is known by step.
+fn steps(page: &mut Page, report: &Report) {
+    let Reading::Is(cost) = &report.overhead.step else { return };
+    let whose = if report.ranks.len() > 1 { format!(" in {}", cost.rank) } else { String::new() };
+    let steps = counted(cost.steps, "step", "steps");
+    page.field("steps", &format!("{steps}{whose}, {} in the median", duration(cost.step_ns)));
 }
 
 fn knows_heap(rank: &Rank) -> bool {
@@ -174,6 +187,13 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
         false => "Program images of processes, longest first",
     });
     let mut rows: Vec<&ProcessRow> = report.processes.iter().collect();
+    let longest_ns = rows.iter().filter_map(|row| lasted(row)).max().unwrap_or(0);
+    // What a version manager or a build starts for a moment would hide the job's own processes.
+    rows.retain(|row| {
+        let is_short = lasted(row).is_some_and(|ns| ns < longest_ns / LEAST_OF_LONGEST);
+        !is_short || is_failure(row)
+    });
+    let short = report.processes.len() - rows.len();
     rows.sort_by_key(|row| std::cmp::Reverse(lasted(row).unwrap_or(u64::MAX)));
     let mut table =
         Table::new(&["pid", "parent", "rank", "start", "lasted", "end", "command"]).names(6);
@@ -184,9 +204,25 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     let commands: Vec<&str> = rows.iter().map(|row| row.command.as_str()).collect();
     table.fill_last(page.width(), |room| commands::labels(&commands, room));
     page.table(&table);
-    let left = report.processes.len().saturating_sub(top);
-    if left > 0 {
-        page.line(&format!("  ... and {} more: --top or --json", count(left as u64)));
+    let left = report.processes.len() - rows.len();
+    let left_words = count(left as u64);
+    match (left, short) {
+        (0, _) => {}
+        (_, 0) => page.line(&format!("  ... and {left_words} more: --top or --json")),
+        (_, _) if left == short => page.line(&format!("  ... and {left_words} short ones: --json")),
+        (..) => {
+            let short = count(short as u64);
+            page.line(&format!("  ... and {left_words} more, {short} of them short: --json"));
+        }
+    }
+}
+
+/// Whether a program image ended by a signal, or with a status other than 0.
+fn is_failure(row: &ProcessRow) -> bool {
+    match &row.ended {
+        ImageEnd::Status(status) => *status != 0,
+        ImageEnd::Signal(_) => true,
+        ImageEnd::Replaced | ImageEnd::Otherwise(_) => false,
     }
 }
 
