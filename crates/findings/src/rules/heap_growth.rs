@@ -165,6 +165,7 @@ impl Rule for HeapGrowth {
             .bytes(grown, share)
             .seen(seen + &sampled)
             .advice(advice)
+            .in_pytorch(if is_python { KEPT_TENSORS } else { "" })
             .on_line(likely.or(site.map(|(line, _)| line)));
         finding.keep = true;
         Verdict::Found(vec![finding])
@@ -215,13 +216,13 @@ fn long(ns: f64) -> String {
     }
 }
 
+/// What Python programs with PyTorch often keep.
+const KEPT_TENSORS: &str = "losses that are kept keep their graphs; keep .item() or .detach().";
+
 /// Formats the advice, in the terms of the program's language.
 fn advice(is_known: bool, is_python: bool) -> String {
     let kept = match is_python {
-        true => {
-            "Release what this line keeps: lists and caches that only grow, losses and graphs that \
-             are kept with their tensors (use .item() or .detach())."
-        }
+        true => "Release what this line keeps: lists, dictionaries and caches that only grow.",
         false => {
             "Release what this line takes: containers and caches that only grow, and what is \
              allocated and not given back."
