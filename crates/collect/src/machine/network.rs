@@ -52,6 +52,7 @@ fn value(text: &str, group: &str, key: &str) -> Option<u64> {
 /// other values, and the same of what it sent.
 fn interfaces(text: &str, reading: &mut Reading) {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let lines = lines.filter(|(interface, _)| !interface.trim().is_empty());
     for (interface, values) in lines.take(MOST_PLACES) {
         let values: Vec<&str> = values.split_whitespace().collect();
         for (quantity, at) in [

@@ -74,8 +74,9 @@ pub mod property {
     /// Time after which a job without any progress counts as hanging, ns. Only if it was watched.
     pub const ON_HANG: &str = "tprof.on_hang";
     /// What was watched for errors of the machine beside the devices: an object with the keys
-    /// `kernel_log` and `network`. A value is the reason why the source could not be read, or
-    /// `null` if it was read.
+    /// `kernel_log` and `network`, whose value is the reason why the source could not be read, or
+    /// `null` if it was read; and `are_pids_of_host`, whether the pids in the kernel's log are
+    /// those of the run.
     pub const MACHINE: &str = "tprof.machine";
     /// The beginning of the key for a hang; its time follows. The value is an object: `after_ns`,
     /// `verdict` (as `tprof where` has it), `file` (the run's file with all of it, or `null`).
