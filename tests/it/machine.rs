@@ -39,14 +39,11 @@ fn rows<'d>(report: &'d Value, table: &str) -> &'d [Value] {
     report["tables"][table].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the findings of the rule, and the reason why it found nothing.
-fn judged(run: &Path) -> (Vec<Value>, String) {
+/// Returns the findings of the rule.
+fn judged(run: &Path) -> Vec<Value> {
     let report = document("findings", run);
-    let of_rule = |row: &&Value| row["rule"] == RULE;
-    let found = rows(&report, "findings").iter().filter(of_rule).cloned().collect();
-    let mut clear = ["not_found", "no_problem", "clear"].into_iter().flat_map(|key| rows(&report, key));
-    let clear = clear.find(of_rule).map(Value::to_string);
-    (found, clear.unwrap_or_default())
+    let found = rows(&report, "findings").iter().filter(|row| row["rule"] == RULE);
+    found.cloned().collect()
 }
 
 /// Returns the counts of errors by counter, device and place.
@@ -72,7 +69,7 @@ fn an_xid_is_on_the_timeline_and_is_found_with_the_failure_that_followed() {
         "uncorrected ECC error on GPU 0"
     ]);
     assert!(rows(&report, "errors").iter().all(|row| row["gpu"] == 0 && row["weight"] == "fatal"));
-    let (found, _) = judged(&run.run);
+    let found = judged(&run.run);
     let mut whats: Vec<&str> = found.iter().map(|row| row["finding"].as_str().unwrap()).collect();
     whats.sort_unstable();
     assert_eq!(whats, ["a GPU had a fault", "a GPU was lost"]);
@@ -96,7 +93,7 @@ fn an_error_of_a_gpu_that_the_program_does_not_use_is_no_finding() {
     let report = document("machine", &run.run);
     let [error] = rows(&report, "errors") else { panic!("{report}") };
     assert_eq!(error["gpu"], 1);
-    assert_eq!(judged(&run.run).0, Vec::<Value>::new());
+    assert_eq!(judged(&run.run), Vec::<Value>::new());
 }
 
 #[test]
@@ -132,7 +129,7 @@ fn devices_without_errors_have_no_rows_and_no_finding() {
     let of_gpus = counts(&report).into_iter().filter(|count| count.1.is_some());
     assert_eq!(of_gpus.collect::<Vec<_>>(), []);
     assert!(rows(&report, "errors").is_empty(), "{report}");
-    assert_eq!(judged(&run.run).0, Vec::<Value>::new());
+    assert_eq!(judged(&run.run), Vec::<Value>::new());
     let text = tprof(["report", "machine"]).arg(&run.run).run_in(scratch.path()).stdout;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("2 GPUs; ") && text.contains("GPU 1 reports no XIDs: Not Supported"), "{text}");
@@ -177,7 +174,7 @@ fn lines_of_the_kernel_log_are_errors_with_their_time() {
     let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
     let after_ms = time_ns.saturating_sub(file.header().start_ns) / 1_000_000;
     assert!((400..2_000).contains(&after_ms), "{after_ms} ms");
-    let (found, _) = judged(&run);
+    let found = judged(&run);
     let [finding] = &found[..] else { panic!("{found:?}") };
     assert_eq!(finding["finding"], "a GPU was lost", "{finding}");
     let seen = finding["seen"].as_str().unwrap();
@@ -199,7 +196,7 @@ fn lines_that_were_lost_are_counted_and_other_lines_are_no_errors() {
     );
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert_eq!(marks(&run), []);
-    let (found, _) = judged(&run);
+    let found = judged(&run);
     assert_eq!(found, Vec::<Value>::new());
     // The kernel numbers its lines, and 3 to 6 are not there.
     let (_scratch, _, run) = with_log(
@@ -221,7 +218,7 @@ fn a_process_that_the_kernel_killed_for_memory_is_found() {
     let script = "sleep 0.3; echo \"3,2,5,-;Out of memory: Killed process $$ (sh) total-vm:9kB\" >> \
                   /dev/kmsg; kill -9 $$";
     let (_scratch, _, run) = with_log(script, &["--mem", "off"]);
-    let (found, _) = judged(&run);
+    let found = judged(&run);
     let [finding] = &found[..] else { panic!("{found:?}: {:?}", marks(&run)) };
     assert_eq!(finding["finding"], "the kernel killed a process for lack of memory");
 }
@@ -256,13 +253,13 @@ fn packets_sent_again_are_counted_and_found_in_the_step_that_they_slowed_down() 
     let row = rows(&report, "counters").iter().find(|row| row["counter"] == "tcp_retransmitted_segments");
     assert_eq!(row.unwrap()["count"], truth, "{report}");
     assert!(row.unwrap()["sent"].as_u64().unwrap() > 0);
-    let (found, _) = judged(&run);
-    let of_tcp = |row: &&Value| row["seen"].as_str().unwrap().starts_with("TCP segments sent again");
-    let finding = found.iter().find(of_tcp).unwrap_or_else(|| panic!("{found:?} {report}"));
-    assert!(finding["seen"].as_str().unwrap().contains("step 30 took 3."), "{finding}");
+    let found = judged(&run);
+    let [finding] = &found[..] else { panic!("{found:?} {report}") };
+    let seen = finding["seen"].as_str().unwrap();
+    assert!(seen.starts_with("TCP ") && seen.contains("step 30 took 3."), "{seen}");
 
     // A step that is slow without any loss has no such finding.
     let (_scratch, run, truth) = sent_again("none");
     assert_eq!(truth, 0);
-    assert_eq!(judged(&run).0, Vec::<Value>::new());
+    assert_eq!(judged(&run), Vec::<Value>::new());
 }

@@ -13,12 +13,13 @@ use tprof_os::kernel_log::{KernelClock, KernelLog, KernelLogReading};
 use tprof_os::sys;
 use tprof_trace::model::counter;
 
-/// Least time between two readings of the network's counters.
-const PAUSE_NS: u64 = 1_000_000_000;
+/// Least time between two readings of the network's counters. It decides how well errors can be
+/// attributed to steps. A reading takes about 0.1 ms.
+const PAUSE_NS: u64 = 250_000_000;
 /// Readings of the network's counters may take at most one part in this many of the time.
 const SHARE: u64 = 200;
 /// Longest wait for a line of the kernel's log.
-const WAIT: Duration = Duration::from_secs(1);
+const WAIT: Duration = Duration::from_nanos(PAUSE_NS);
 /// Wait after a reading that returned nothing although the log was said to be readable, which is
 /// always said of a plain file.
 const EMPTY_WAIT: Duration = Duration::from_millis(100);
@@ -75,7 +76,7 @@ impl MachineWatcher {
         let watcher = Arc::new(Mutex::new(self));
         let weak = Arc::downgrade(&watcher);
         let run = move || watch(&weak, waiter.as_ref(), &deliver);
-        // The thread is not joined: it may wait for a second, and a driver's files may be slow.
+        // The thread is not joined, because a driver's files may be slow.
         std::thread::Builder::new().name("tprof-machine".to_owned()).spawn(run).ok()?;
         Some(watcher)
     }
@@ -165,11 +166,15 @@ fn watch(
     deliver: &dyn Fn(MachineMessage),
 ) {
     while let Some(watcher) = watcher.upgrade() {
-        let (messages, has_lines) =
-            watcher.lock().unwrap_or_else(PoisonError::into_inner).read(false);
+        let has_lines = {
+            let mut watcher = watcher.lock().unwrap_or_else(PoisonError::into_inner);
+            let (messages, has_lines) = watcher.read(false);
+            // Once the lock is free, the end of the run may read, and expects these to be sent.
+            messages.into_iter().for_each(deliver);
+            has_lines
+        };
         // Otherwise this thread would keep the watcher alive while it waits.
         drop(watcher);
-        messages.into_iter().for_each(deliver);
         let begun = Instant::now();
         match log {
             None => std::thread::sleep(WAIT),

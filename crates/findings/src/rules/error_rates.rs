@@ -49,10 +49,15 @@ impl ErrorRates {
         })
     }
 
+    /// The rate in slow steps divided by the rate in the others.
+    pub(super) fn ratio(&self) -> f64 {
+        let expected = self.in_others / self.others_ns as f64 * self.slow_ns as f64;
+        self.in_slow / expected.max(f64::MIN_POSITIVE)
+    }
+
     /// Whether there are clearly more errors in slow steps.
     pub(super) fn are_higher_in_slow_steps(&self) -> bool {
-        let expected = self.in_others / self.others_ns as f64 * self.slow_ns as f64;
-        self.in_slow >= LEAST_ERRORS && self.in_slow >= LEAST_RATIO * expected
+        self.in_slow >= LEAST_ERRORS && self.ratio() >= LEAST_RATIO
     }
 
     /// Formats the rates: `540/s in slow steps and 2/s in the others`.

@@ -212,6 +212,8 @@ fn ranked(
 
 fn of_counters(scene: &Scene<'_>, errors: &Errors, events: &Events) -> Vec<Finding> {
     let mut found = Vec::new();
+    // Several counters of one link rise together. The clearest difference tells of all.
+    let mut clearest: BTreeMap<String, (ErrorRates, Option<u32>, &str)> = BTreeMap::new();
     for ((gpu, name), totals) in &errors.counters {
         if gpu.is_some_and(|gpu| !errors.sees_gpu(gpu)) || name == counter::TCP_SENT {
             continue;
@@ -221,10 +223,24 @@ fn of_counters(scene: &Scene<'_>, errors: &Errors, events: &Events) -> Vec<Findi
         } else if let Some(rates) = ErrorRates::of(events, totals)
             && rates.are_higher_in_slow_steps()
         {
-            found.push(more_in_slow_steps(scene, errors, events, (*gpu, name), rates));
+            let link = format!("{gpu:?} {:?} {}", place(name), family(name));
+            let one = clearest.entry(link).or_insert((rates, *gpu, name));
+            if rates.ratio() > one.0.ratio() {
+                *one = (rates, *gpu, name);
+            }
         }
     }
+    let of_link = |(rates, gpu, name): &(ErrorRates, Option<u32>, &str)| {
+        more_in_slow_steps(scene, errors, events, (*gpu, name), *rates)
+    };
+    found.extend(clearest.values().map(of_link));
     found
+}
+
+/// Returns the first word of a counter's name after `gpu_`, which is that of what has the errors.
+fn family(name: &str) -> &str {
+    let name = name.trim_start_matches("gpu_");
+    name.split_once('_').map_or(name, |(family, _)| family)
 }
 
 /// Judges a counter of errors that nothing corrected, unless an error with a time tells of the same.

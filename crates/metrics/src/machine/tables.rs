@@ -12,6 +12,8 @@ use super::errors::MachineErrors;
 const NOT_WATCHED: &str =
     "the machine was not watched for errors (needs a recording by tprof, not an import)";
 
+const NOTHING: &str = "nothing was reported or counted in this run";
+
 /// A host's errors, with the context of one of its files. All of them have the same clock.
 type Hosts<'a> = BTreeMap<&'a str, (&'a RankContext, MachineErrors)>;
 
@@ -56,7 +58,7 @@ fn weight(weight: Weight) -> &'static str {
 /// Returns why there are no rows, if there are none.
 fn empty(hosts: &Hosts<'_>) -> String {
     let is_watched = hosts.values().any(|(_, host)| host.were_watched());
-    if is_watched { "none since recording began".to_owned() } else { NOT_WATCHED.to_owned() }
+    if is_watched { NOTHING.to_owned() } else { NOT_WATCHED.to_owned() }
 }
 
 /// Says in one sentence what was watched on a host, and what could not be.
