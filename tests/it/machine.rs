@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tprof_tests::{
-    Job, Outcome, Refused, Scratch, Traced, am_root, can_mount, document, need, need_some, stand_ins,
-    tprof, traced, traced_job, train, what_ran,
+    Job, Outcome, Refused, Scratch, Traced, am_root, can_mount, document, need, need_some,
+    stand_ins, tprof, traced, traced_job, train, what_ran,
 };
 use tprof_trace::TraceFile;
 use tprof_trace::model::MarkKind;
@@ -50,7 +50,12 @@ fn judged(run: &Path) -> Vec<Value> {
 fn counts(report: &Value) -> Vec<(String, Option<u64>, Option<String>, u64)> {
     let of_row = |row: &Value| {
         let text = |key: &str| row[key].as_str().map(str::to_owned);
-        (text("counter").unwrap(), row["gpu"].as_u64(), text("place"), row["count"].as_u64().unwrap())
+        (
+            text("counter").unwrap(),
+            row["gpu"].as_u64(),
+            text("place"),
+            row["count"].as_u64().unwrap(),
+        )
     };
     rows(report, "counters").iter().map(of_row).collect()
 }
@@ -64,13 +69,16 @@ fn an_xid_is_on_the_timeline_and_is_found_with_the_failure_that_followed() {
     let report = document("machine", &run.run);
     let texts: Vec<&str> =
         rows(&report, "errors").iter().map(|row| row["error"].as_str().unwrap()).collect();
-    assert_eq!(texts, [
-        "XID 79 on GPU 0: the GPU does not respond on the PCIe bus any more",
-        "uncorrected ECC error on GPU 0"
-    ]);
+    assert_eq!(
+        texts,
+        [
+            "XID 79 on GPU 0: the GPU does not respond on the PCIe bus any more",
+            "uncorrected ECC error on GPU 0"
+        ]
+    );
     assert!(rows(&report, "errors").iter().all(|row| row["gpu"] == 0 && row["weight"] == "fatal"));
     let found = judged(&run.run);
-    let mut whats: Vec<&str> = found.iter().map(|row| row["finding"].as_str().unwrap()).collect();
+    let mut whats: Vec<&str> = found.iter().map(|row| row["what"].as_str().unwrap()).collect();
     whats.sort_unstable();
     assert_eq!(whats, ["a GPU had a fault", "a GPU was lost"]);
     for finding in &found {
@@ -103,13 +111,16 @@ fn counters_of_errors_of_a_gpu_have_only_the_errors_of_the_run() {
     let of = |counter: &str, place: Option<&str>, count| {
         (counter.to_owned(), Some(1), place.map(str::to_owned), count)
     };
-    assert_eq!(counts(&report), [
-        of("gpu_ecc_corrected_errors", None, 5),
-        of("gpu_ecc_uncorrected_errors", None, 1),
-        of("gpu_nvlink_replays", Some("1"), 17),
-        of("gpu_pcie_replays", None, 13),
-        of("gpu_remapped_rows_uncorrected", None, 1),
-    ]);
+    assert_eq!(
+        counts(&report),
+        [
+            of("gpu_ecc_corrected_errors", None, 5),
+            of("gpu_ecc_uncorrected_errors", None, 1),
+            of("gpu_nvlink_replays", Some("1"), 17),
+            of("gpu_pcie_replays", None, 13),
+            of("gpu_remapped_rows_uncorrected", None, 1),
+        ]
+    );
     // What a device doesn't report is named, and is not zero.
     let why = |source: &str| {
         let is_it = |row: &&Value| row["source"] == source && row["gpu"] == 0;
@@ -132,7 +143,10 @@ fn devices_without_errors_have_no_rows_and_no_finding() {
     assert_eq!(judged(&run.run), Vec::<Value>::new());
     let text = tprof(["report", "machine"]).arg(&run.run).run_in(scratch.path()).stdout;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("2 GPUs; ") && text.contains("GPU 1 reports no XIDs: Not Supported"), "{text}");
+    assert!(
+        text.contains("2 GPUs; ") && text.contains("GPU 1 reports no XIDs: Not Supported"),
+        "{text}"
+    );
 }
 
 /// Runs a shell script under tprof with a file in the place of `/dev/kmsg`, which the script may
@@ -145,7 +159,8 @@ fn with_log(script: &str, options: &[&str]) -> (Scratch, Outcome, PathBuf) {
     let job = traced_job(&Job::sh(script), options, &run);
     let mount = "mount --bind \"$0\" /dev/kmsg && exec \"$@\"";
     let words = [Path::new("unshare"), Path::new("-m"), Path::new("sh"), Path::new("-c")];
-    let outcome = job.under(words.into_iter().chain([Path::new(mount), &log])).run_in(scratch.path());
+    let outcome =
+        job.under(words.into_iter().chain([Path::new(mount), &log])).run_in(scratch.path());
     (scratch, outcome, run)
 }
 
@@ -176,7 +191,7 @@ fn lines_of_the_kernel_log_are_errors_with_their_time() {
     assert!((400..2_000).contains(&after_ms), "{after_ms} ms");
     let found = judged(&run);
     let [finding] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(finding["finding"], "a GPU was lost", "{finding}");
+    assert_eq!(finding["what"], "a GPU was lost", "{finding}");
     let seen = finding["seen"].as_str().unwrap();
     assert!(seen.contains("ended with status 7"), "{seen}");
     assert_eq!(finding["severity"], "critical");
@@ -220,7 +235,7 @@ fn a_process_that_the_kernel_killed_for_memory_is_found() {
     let (_scratch, _, run) = with_log(script, &["--mem", "off"]);
     let found = judged(&run);
     let [finding] = &found[..] else { panic!("{found:?}: {:?}", marks(&run)) };
-    assert_eq!(finding["finding"], "the kernel killed a process for lack of memory");
+    assert_eq!(finding["what"], "the kernel killed a process for lack of memory");
 }
 
 /// Runs the program in a network namespace of its own. Returns how many segments the kernel sent
@@ -250,7 +265,8 @@ fn packets_sent_again_are_counted_and_found_in_the_step_that_they_slowed_down() 
     let (_scratch, run, truth) = sent_again("drop");
     assert!(truth >= 30, "{truth}");
     let report = document("machine", &run);
-    let row = rows(&report, "counters").iter().find(|row| row["counter"] == "tcp_retransmitted_segments");
+    let row =
+        rows(&report, "counters").iter().find(|row| row["counter"] == "tcp_retransmitted_segments");
     assert_eq!(row.unwrap()["count"], truth, "{report}");
     assert!(row.unwrap()["sent"].as_u64().unwrap() > 0);
     let found = judged(&run);

@@ -80,11 +80,10 @@ mod tests {
         // The total before it is known already.
         assert_eq!(read(40, &[("a", 10), ("new", 50)]), [row(40, "a", 3)]);
         // A reset: at least what it has counted since is known.
-        assert_eq!(read(50, &[("a", 4), ("new", 51)]), [
-            row(50, "a", 7),
-            row(40, "new", 0),
-            row(50, "new", 1)
-        ]);
+        assert_eq!(
+            read(50, &[("a", 4), ("new", 51)]),
+            [row(50, "a", 7), row(40, "new", 0), row(50, "new", 1)]
+        );
         assert_eq!(read(60, &[]), []);
     }
 }

@@ -19,7 +19,8 @@ pub type Reading = BTreeMap<String, u64>;
 /// be read; of the others, a host may have none.
 pub fn read(root: &Path) -> Result<Reading, String> {
     let mut reading = Reading::new();
-    let text = |path: &str| fs::read_to_string(root.join(path)).map_err(|e| format!("/{path}: {e}"));
+    let text =
+        |path: &str| fs::read_to_string(root.join(path)).map_err(|e| format!("/{path}: {e}"));
     let snmp = text("proc/net/snmp")?;
     for (name, key) in [
         (counter::TCP_RETRANSMITTED, "RetransSegs"),

@@ -50,7 +50,12 @@ impl DeviceErrors {
     }
 
     /// Reads the counters of a device. Returns whether other quantities are watched than before.
-    fn read(&mut self, library: &Library, known: (u32, Device), send: &dyn Fn(NvmlMessage)) -> bool {
+    fn read(
+        &mut self,
+        library: &Library,
+        known: (u32, Device),
+        send: &dyn Fn(NvmlMessage),
+    ) -> bool {
         let (index, device) = known;
         let now = sys::monotonic_ns();
         let (mut values, mut watched, mut missing) = (BTreeMap::new(), Vec::new(), BTreeMap::new());

@@ -1,8 +1,8 @@
 //! Recognises lines of the kernel's log that tell of an error of the machine. Everything else that
 //! the kernel logs is of no interest to a job.
 
-use super::MachineErrorKind::{self, *};
 use super::ErrorPlace;
+use super::MachineErrorKind::{self, *};
 
 /// Returns the kind of the error that a line tells of, and its device if the line has the address.
 pub(super) fn recognise(line: &str) -> Option<(MachineErrorKind, Option<ErrorPlace>)> {
@@ -13,9 +13,10 @@ pub(super) fn recognise(line: &str) -> Option<(MachineErrorKind, Option<ErrorPla
     if let Some((number, address)) = numbered(line, "NVRM: Xid (") {
         return Some((Xid(number), Some(address)));
     }
-    let is_network = ["mlx4_", "mlx5_", "bnxt_en", "ice ", "ixgbe", "i40e", "ena ", "irdma", "hfi1"]
-        .iter()
-        .any(|driver| line.starts_with(driver));
+    let is_network =
+        ["mlx4_", "mlx5_", "bnxt_en", "ice ", "ixgbe", "i40e", "ena ", "irdma", "hfi1"]
+            .iter()
+            .any(|driver| line.starts_with(driver));
     let kind = if has("Killed process ") && has("total-vm") || has("ut of memory: Kill") {
         OomKill
     } else if has("nfs: server ") && has(" not responding")
@@ -33,7 +34,9 @@ pub(super) fn recognise(line: &str) -> Option<(MachineErrorKind, Option<ErrorPla
         return is_hardware_error(line).then_some((Hardware, None));
     } else if has("ink is Down") || has("ink down") || has("ink is down") {
         LinkDown
-    } else if is_network && ["health compromised", "timeout", "rror", "unplugged"].iter().any(|w| has(w)) {
+    } else if is_network
+        && ["health compromised", "timeout", "rror", "unplugged"].iter().any(|w| has(w))
+    {
         NetworkDevice
     } else if is_file_system_error(line) {
         FileSystem
@@ -51,7 +54,8 @@ fn numbered(line: &str, name: &str) -> Option<(u32, ErrorPlace)> {
     let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     let address = address.strip_prefix("PCI:").unwrap_or(address);
     let is_address = |c: char| c.is_ascii_hexdigit() || matches!(c, ':' | '.');
-    let is_plausible = !address.is_empty() && address.len() <= 16 && address.chars().all(is_address);
+    let is_plausible =
+        !address.is_empty() && address.len() <= 16 && address.chars().all(is_address);
     Some((digits.parse().ok()?, ErrorPlace::Pci(address.to_owned()))).filter(|_| is_plausible)
 }
 
@@ -83,9 +87,15 @@ mod tests {
     #[test]
     fn lines_of_the_kernel_have_the_kind_of_their_error() {
         for (line, kind) in [
-            ("NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", Xid(79)),
+            (
+                "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+                Xid(79),
+            ),
             ("NVRM: Xid (0000:03:00): 14, Channel 00000001", Xid(14)),
-            ("nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress", Switch(12028)),
+            (
+                "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress",
+                Switch(12028),
+            ),
             ("Out of memory: Killed process 77 (python3) total-vm:9kB, anon-rss:1kB", OomKill),
             ("Memory cgroup out of memory: Killed process 77 (python3) total-vm:9kB", OomKill),
             ("Out of memory: Kill process 77 (python3) score 900 or sacrifice child", OomKill),

@@ -236,7 +236,10 @@ mod tests {
             MachineError::xid(79, 3).to_string(),
             "XID 79 on GPU 3: the GPU does not respond on the PCIe bus any more"
         );
-        assert_eq!(of_kernel(killed).redacted().to_string(), "OOM kill (kernel): Killed process 4242");
+        assert_eq!(
+            of_kernel(killed).redacted().to_string(),
+            "OOM kill (kernel): Killed process 4242"
+        );
         assert_eq!(of_kernel(killed).victim(), Some(4242));
         for text in ["", "epoch 3", "XID on GPU 1", "XID 99999999999 on GPU 1", "link down on x"] {
             assert_eq!(MachineError::parse(text), None, "{text}");
@@ -251,7 +254,10 @@ mod tests {
             assert_eq!(MachineError::xid(number, 0).weight(), Weight::Fatal, "{number}");
         }
         let of = |line| MachineError::of_kernel_line(line).unwrap().weight();
-        assert_eq!(of("pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0"), Weight::Minor);
+        assert_eq!(
+            of("pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0"),
+            Weight::Minor
+        );
         assert_eq!(of("EDAC MC0: 1 UE memory read error on CPU_SrcID#0"), Weight::Fatal);
         assert_eq!(of("mlx5_core 0000:5e:00.0 ib0: Link down"), Weight::Fatal);
     }

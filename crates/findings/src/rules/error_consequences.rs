@@ -75,10 +75,8 @@ impl Consequences {
 impl Events {
     pub(super) fn of(scene: &Scene<'_>) -> Events {
         let steps = steps_of_one_process(scene.rank);
-        let of_step = |step: &tprof_rank::Step| TimedStep {
-            number: step.number,
-            interval: step.time(),
-        };
+        let of_step =
+            |step: &tprof_rank::Step| TimedStep { number: step.number, interval: step.time() };
         let steps: Vec<TimedStep> = steps.iter().skip(1).map(of_step).collect();
         let mut lengths: Vec<u64> = steps.iter().map(|step| step.interval.length()).collect();
         lengths.sort_unstable();
@@ -119,10 +117,15 @@ impl Events {
         let later = |(at_ns, words): &(u64, String)| {
             format!("{words}, {} later", duration(at_ns - time_ns))
         };
-        let mut failures: Vec<String> = self.hangs.iter().filter_map(|hang| {
-            let from_ns = hang.start.saturating_sub(MOST_UNTIL_HANG_NS);
-            (from_ns..=hang.end).contains(&time_ns).then(|| "the job hung".to_owned())
-        }).take(1).collect();
+        let mut failures: Vec<String> = self
+            .hangs
+            .iter()
+            .filter_map(|hang| {
+                let from_ns = hang.start.saturating_sub(MOST_UNTIL_HANG_NS);
+                (from_ns..=hang.end).contains(&time_ns).then(|| "the job hung".to_owned())
+            })
+            .take(1)
+            .collect();
         failures.extend(self.fatal_calls.iter().find(soon).map(later));
         failures.extend(self.failed.iter().find(soon).map(later));
         Consequences { slow_steps, failures }

@@ -254,8 +254,7 @@ fn uncorrected(
     let is_told = |error: &MachineError| {
         let is_of_memory = matches!(
             error.kind,
-            MachineErrorKind::UncorrectedEcc
-                | MachineErrorKind::Xid(48 | 63 | 64 | 94 | 95 | 140)
+            MachineErrorKind::UncorrectedEcc | MachineErrorKind::Xid(48 | 63 | 64 | 94 | 95 | 140)
         );
         gpu.is_some() && errors.gpu_of(error) == gpu && is_of_memory
     };
@@ -413,9 +412,8 @@ fn words_of(kind: MachineErrorKind) -> (&'static str, &'static str) {
             "Drain the node and have it examined: `dmesg`, `ras-mc-ctl --errors`, the log of its \
              management controller.",
         ),
-        Overheated => (
-            "a processor was slowed down because of heat",
-            "Check the cooling of the node.",
-        ),
+        Overheated => {
+            ("a processor was slowed down because of heat", "Check the cooling of the node.")
+        }
     }
 }

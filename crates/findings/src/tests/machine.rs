@@ -78,7 +78,8 @@ fn a_lost_device_is_found_alone_and_is_critical_if_the_process_failed() {
 
     // The driver and the kernel tell of the same error.
     let mut failed = job(0, 0);
-    let devices = r#"{"devices":[{"index":0,"pci":"00000000:3B:00.0","uuid":"GPU-0","errors":{}}]}"#;
+    let devices =
+        r#"{"devices":[{"index":0,"pci":"00000000:3B:00.0","uuid":"GPU-0","errors":{}}]}"#;
     failed.fact("nvml", devices);
     mark(&mut failed, 500 * MS, &MachineError::xid(79, 0));
     let line = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.";
@@ -105,7 +106,8 @@ fn errors_that_were_corrected_or_are_of_another_device_are_not_found() {
     let uuid = other.fixture.name("GPU-0");
     let device = tprof_trace::model::Device { uuid, ..Default::default() };
     other.fixture.writer.device(&device);
-    let devices = r#"{"devices":[{"index":5,"uuid":"GPU-5","errors":{}},{"index":6,"uuid":"GPU-0"}]}"#;
+    let devices =
+        r#"{"devices":[{"index":5,"uuid":"GPU-5","errors":{}},{"index":6,"uuid":"GPU-0"}]}"#;
     other.fact("nvml", devices);
     mark(&mut other, 500 * MS, &MachineError::xid(79, 5));
     mark(&mut other, 600 * MS, &MachineError::xid(74, 6));
@@ -123,10 +125,13 @@ fn uncorrected_errors_that_only_a_counter_has_are_found_and_not_told_twice() {
     let whats = |outcome: Outcome| -> Vec<String> {
         outcome.found.into_iter().map(|(finding, _)| finding.what).collect()
     };
-    assert_eq!(whats(ask(counted)), [
-        "a link of the network went down",
-        "the memory of a GPU had errors that could not be corrected"
-    ]);
+    assert_eq!(
+        whats(ask(counted)),
+        [
+            "a link of the network went down",
+            "the memory of a GPU had errors that could not be corrected"
+        ]
+    );
     let mut told = job(0, 0);
     count(&mut told, Some(0), counter::GPU_ECC_UNCORRECTED, &rise);
     mark(&mut told, 450 * MS, &MachineError::xid(48, 0));
@@ -138,8 +143,12 @@ fn packets_sent_again_are_found_only_where_slow_steps_have_clearly_more() {
     // Steps 10 and 11 last from 1.0 to 1.8 s.
     let of = |in_slow: f64| {
         let mut job = job(10, 2);
-        let totals =
-            [(0, 0.0), (1_000 * MS, 20.0), (1_800 * MS, 20.0 + in_slow), (2_600 * MS, 36.0 + in_slow)];
+        let totals = [
+            (0, 0.0),
+            (1_000 * MS, 20.0),
+            (1_800 * MS, 20.0 + in_slow),
+            (2_600 * MS, 36.0 + in_slow),
+        ];
         count(&mut job, None, counter::TCP_RETRANSMITTED, &totals);
         ask(job)
     };
@@ -156,7 +165,8 @@ fn packets_sent_again_are_found_only_where_slow_steps_have_clearly_more() {
 
 #[test]
 fn a_killed_process_is_found_unless_the_cgroup_counted_the_kill() {
-    let line = |pid| kernel(&format!("Out of memory: Killed process {pid} (train.py) total-vm:9kB"));
+    let line =
+        |pid| kernel(&format!("Out of memory: Killed process {pid} (train.py) total-vm:9kB"));
     let found = |pid, kills: Option<f64>| {
         let mut job = job(0, 0);
         mark(&mut job, 500 * MS, &line(pid));

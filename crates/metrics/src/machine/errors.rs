@@ -153,9 +153,12 @@ impl MachineErrors {
         match &self.machine {
             None => why.push("neither the kernel's log nor the network was watched".to_owned()),
             Some(facts) => {
-                for (key, what) in [("kernel_log", "the kernel's log"), ("network", "the network")] {
+                for (key, what) in [("kernel_log", "the kernel's log"), ("network", "the network")]
+                {
                     let missing = facts[key].as_str();
-                    why.extend(missing.map(|missing| format!("{what} was not readable: {missing}")));
+                    why.extend(
+                        missing.map(|missing| format!("{what} was not readable: {missing}")),
+                    );
                 }
             }
         }

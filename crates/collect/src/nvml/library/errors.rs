@@ -117,11 +117,7 @@ impl Library {
     pub fn ecc_errors(&self, of: Device, are_corrected: bool) -> Result<u64, String> {
         type Get = unsafe extern "C" fn(*mut c_void, c_int, c_int, *mut u64) -> Status;
         let (kind, mut count) = (c_int::from(!are_corrected), 0);
-        call!(
-            self,
-            c"nvmlDeviceGetTotalEccErrors" as Get,
-            (of.0, kind, VOLATILE, &raw mut count)
-        )?;
+        call!(self, c"nvmlDeviceGetTotalEccErrors" as Get, (of.0, kind, VOLATILE, &raw mut count))?;
         Ok(count)
     }
 
