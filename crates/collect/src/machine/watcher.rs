@@ -14,7 +14,7 @@ use tprof_os::sys;
 use tprof_trace::model::counter;
 
 /// Least time between two readings of the network's counters. It decides how well errors can be
-/// attributed to steps. A reading takes about 0.1 ms.
+/// attributed to steps. 28 readings took 12 ms of CPU time in a debug build.
 const PAUSE_NS: u64 = 250_000_000;
 /// Readings of the network's counters may take at most one part in this many of the time.
 const SHARE: u64 = 200;

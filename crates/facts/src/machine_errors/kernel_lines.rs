@@ -35,7 +35,7 @@ pub(super) fn recognise(line: &str) -> Option<(MachineErrorKind, Option<ErrorPla
     } else if has("ink is Down") || has("ink down") || has("ink is down") {
         LinkDown
     } else if is_network
-        && ["health compromised", "timeout", "rror", "unplugged"].iter().any(|w| has(w))
+        && ["health compromised", "timeout", "error", "Error", "unplugged"].iter().any(|w| has(w))
     {
         NetworkDevice
     } else if is_file_system_error(line) {
@@ -70,7 +70,8 @@ fn is_file_system_error(line: &str) -> bool {
     let has = |words: &str| line.contains(words);
     let is_of_file_system = of("EXT4-fs") || of("XFS") || of("BTRFS") || of("JBD2") || of("F2FS");
     has("Remounting filesystem read-only")
-        || is_of_file_system && (has("rror") || has("orruption") || has("shut") || has("Abort"))
+        || is_of_file_system
+            && (has("error") || has("Error") || has("orruption") || has("shut") || has("Abort"))
 }
 
 fn is_storage_error(line: &str) -> bool {
