@@ -64,6 +64,7 @@ mod limits;
 mod lines;
 mod listed;
 mod loss;
+mod machine;
 mod markdown;
 mod memory_limit;
 mod modules;

@@ -10,7 +10,8 @@
 //!
 //! - `shared`: the memory that targets share with the collector, and their clock;
 //! - `output`: the files of a run, the fates of its processes, and the losses;
-//! - `gpu`, `nvml`: CUPTI's records of devices, and the GPU driver's readings of them;
+//! - `gpu`, `machine`, `nvml`: CUPTI's records of devices, errors of the machine, and the GPU
+//!   driver's readings of devices;
 //! - `targets`: the attached processes of the job, their rings and records, and the assignment of
 //!   samples to them;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
@@ -30,6 +31,7 @@ mod shared;
 mod output;
 
 mod gpu;
+mod machine;
 mod nvml;
 
 mod targets;

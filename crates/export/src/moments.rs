@@ -26,6 +26,7 @@ pub(crate) fn marks<'a>(part: &'a OpenRank<'_>) -> impl Iterator<Item = Moment<'
         let (category, name, detail) = match mark.kind {
             MarkKind::Mark => ("mark", trace.name(mark.name), ""),
             MarkKind::Step => ("step", trace.name(mark.name), ""),
+            MarkKind::MachineError => ("machine error", trace.name(mark.name), ""),
             MarkKind::RecordingOn => ("recording", "recording on", ""),
             MarkKind::RecordingOff => ("recording", "recording off", ""),
             MarkKind::Histogram => {

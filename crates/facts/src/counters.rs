@@ -41,7 +41,25 @@ impl CounterUnit {
 pub fn is_total(name: &str) -> bool {
     use counter::*;
     let totals = [READ_BYTES, WRITTEN_BYTES, STORAGE_READ_BYTES, STORAGE_WRITTEN_BYTES];
-    totals.contains(&name) || [CGROUP_OOM_KILLS, CGROUP_THROTTLED_NS].contains(&name)
+    totals.contains(&name)
+        || [CGROUP_OOM_KILLS, CGROUP_THROTTLED_NS].contains(&name)
+        || is_error(name)
+}
+
+/// Whether this is a counter of errors of the machine. Those of a program have a process.
+pub fn is_error(name: &str) -> bool {
+    let quantity = quantity(name);
+    counter::ERRORS.contains(&quantity) || counter::INFINIBAND.contains(&quantity)
+}
+
+/// Returns the name of a counter of errors without the interface, port or link that it is of.
+pub fn quantity(name: &str) -> &str {
+    name.split_once(counter::PLACE).map_or(name, |(quantity, _)| quantity)
+}
+
+/// Returns the interface, port or link in the name of a counter of errors.
+pub fn place(name: &str) -> Option<&str> {
+    name.split_once(counter::PLACE).map(|(_, place)| place)
 }
 
 /// Returns a counter's name for people. A program's own counter keeps its name.
@@ -72,6 +90,26 @@ pub fn title(name: &str) -> &str {
         counter::GPU_TEMPERATURE => "temperature",
         counter::STEPS_BEGUN => "Steps begun",
         counter::GPU_THROTTLE => "reasons for lower clocks, bits",
+        counter::TCP_RETRANSMITTED => "TCP segments sent again",
+        counter::TCP_SENT => "TCP segments sent",
+        counter::TCP_RECEIVE_ERRORS => "TCP segments received with errors",
+        counter::TCP_TIMEOUTS => "TCP timeouts",
+        counter::TCP_LISTEN_DROPS => "TCP connections refused, queue full",
+        counter::NETWORK_RECEIVE_ERRORS => "receive errors",
+        counter::NETWORK_SEND_ERRORS => "send errors",
+        counter::NETWORK_RECEIVE_DROPS => "received packets dropped",
+        counter::NETWORK_SEND_DROPS => "packets dropped instead of sent",
+        counter::GPU_ECC_CORRECTED => "corrected ECC errors",
+        counter::GPU_ECC_UNCORRECTED => "uncorrected ECC errors",
+        counter::GPU_ROWS_CORRECTED => "rows remapped, corrected errors",
+        counter::GPU_ROWS_UNCORRECTED => "rows remapped, uncorrected errors",
+        counter::GPU_ROW_REMAP_FAILED => "remapping a row failed",
+        counter::GPU_RETIRED_PAGES => "retired pages",
+        counter::GPU_PCIE_REPLAYS => "PCIe replays",
+        counter::GPU_NVLINK_REPLAYS => "NVLink replays",
+        counter::GPU_NVLINK_RECOVERIES => "NVLink recoveries",
+        counter::GPU_NVLINK_FLIT_ERRORS => "NVLink flit CRC errors",
+        counter::GPU_NVLINK_DATA_ERRORS => "NVLink data CRC errors",
         other => other,
     }
 }
@@ -82,7 +120,7 @@ mod tests {
 
     #[test]
     fn counters_of_tprof_have_a_name_and_a_unit() {
-        for name in counter::OWN {
+        for name in counter::OWN.into_iter().chain(counter::ERRORS) {
             assert_ne!(title(name), name);
             let (unit, is_bytes) = (CounterUnit::of(name), name.ends_with("_bytes"));
             assert_eq!(unit == CounterUnit::Bytes, is_bytes, "{name}");
@@ -97,6 +135,8 @@ mod tests {
             }
         }
         assert!(is_total(counter::READ_BYTES) && !is_total(counter::RSS_BYTES));
+        assert!(is_total("network_send_errors/eth0") && is_total(counter::INFINIBAND_LINK_DOWN));
+        assert_eq!(place("gpu_nvlink_replays/3"), Some("3"));
         assert_eq!((title("loss"), CounterUnit::of("loss")), ("loss", CounterUnit::Count));
         assert_eq!(CounterUnit::of("cache_bytes"), CounterUnit::Bytes);
     }

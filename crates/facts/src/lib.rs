@@ -11,6 +11,7 @@
 //!   recorded all the time, [`compile`] joins logs of `torch.compile` with ranks;
 //! - [`histograms`] parses distributions of a program's own values, [`counters`] has the names and
 //!   units of counters, [`host_parts`] the names of the parts of host time;
+//! - [`machine_errors`] recognises errors of the machine beside a run: XIDs, OOM kills, broken links;
 //! - [`copies`], [`labels`], [`frames`] and [`functions`] name copies, processes, frames of stacks
 //!   and functions; [`pass_through`] leaves out frames that nobody needs, [`owner`] decides who
 //!   owns the code of a frame;
@@ -31,6 +32,7 @@ pub mod functions;
 pub mod histograms;
 pub mod host_parts;
 pub mod labels;
+pub mod machine_errors;
 pub mod markup;
 pub mod modules;
 pub mod operators;

@@ -254,7 +254,7 @@ impl Rank {
         self.pace.steps().mark(mark.process, mark.kind, mark.time_ns, &name);
         let kind = match mark.kind {
             MarkKind::Step | MarkKind::Histogram => return None,
-            MarkKind::Mark => EventKind::Mark,
+            MarkKind::Mark | MarkKind::MachineError => EventKind::Mark,
             MarkKind::RecordingOn => EventKind::RecordingOn,
             MarkKind::RecordingOff => EventKind::RecordingOff,
         };

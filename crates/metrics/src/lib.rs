@@ -4,13 +4,14 @@
 //! The modules in reading order; each uses only those above it:
 //!
 //! - `host`: the wall time of the thread that drives a rank;
-//! - `cpu`, `gpu`, `memory`, `program`: the metrics by subject;
+//! - `cpu`, `gpu`, `machine`, `memory`, `program`: the metrics by subject;
 //! - `recording`: what recording cost the steps of a rank.
 
 pub mod host;
 
 pub mod cpu;
 pub mod gpu;
+pub mod machine;
 pub mod memory;
 pub mod program;
 

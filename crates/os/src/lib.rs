@@ -4,8 +4,8 @@
 //!
 //! - [`sys`]: system calls, those of sockets in a file of their own;
 //! - [`proc`], [`maps`]: what `/proc` shows of a process;
-//! - [`cgroup`], [`host_cpu`], `gpu_host`, `commit`: the machine around a job, and the version of
-//!   its source;
+//! - [`cgroup`], [`host_cpu`], [`kernel_log`], `gpu_host`, `commit`: the machine around a job, and
+//!   the version of its source;
 //! - [`variables`], [`wall_clock`]: environments of processes, and the time of day.
 
 mod socket;
@@ -18,6 +18,7 @@ pub mod cgroup;
 mod commit;
 mod gpu_host;
 pub mod host_cpu;
+pub mod kernel_log;
 
 pub mod variables;
 pub mod wall_clock;

@@ -160,6 +160,8 @@ impl Engine {
             self.out.processes.hooked.judge(session, &mut self.out.processes.losses);
         }
         let mut blind = self.out.processes.blind(&self.parts.config, &survivors);
+        self.read_machine();
+        self.machine.write(&mut self.out.files);
         self.devices.write(&mut self.out.files);
         if self.devices.waiting() > 0 {
             self.out.processes.losses.lose(READINGS, NO_FILE, self.devices.waiting());

@@ -58,6 +58,7 @@ impl Engine {
         }
         self.flush_samples(now, settled_ns, all);
         self.devices.write(&mut self.out.files);
+        self.machine.write(&mut self.out.files);
         self.parts.prices.begin();
     }
 

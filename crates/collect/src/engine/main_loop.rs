@@ -11,6 +11,7 @@ use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesQuestion, Workers};
 use crate::config::Config;
 use crate::directory::socket::SessionSocket;
+use crate::machine::{MachineRows, MachineWatcher};
 use crate::nvml::Devices;
 use crate::output::destination::Output;
 use crate::output::survivors::Survivor;
@@ -20,9 +21,9 @@ use crate::targets::ending::RecordedWork;
 use crate::targets::target::{Pass, Target, Targets};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tprof_os::cgroup::Cgroup;
 use tprof_os::host_cpu::HostCpu;
@@ -82,6 +83,8 @@ pub struct EngineParts {
     pub sizer: Option<PssReader>,
     /// Where to ask for a dump of what is kept, if only the last part is.
     pub dumps: Option<Sender<DumpCause>>,
+    /// The reader of the machine's errors, unless its thread could not be started.
+    pub watcher: Option<Arc<Mutex<MachineWatcher>>>,
 }
 
 /// The times when periodic work was last done or is due next, ns.
@@ -162,6 +165,7 @@ pub struct Engine {
     pub(super) cgroup: Cgroup,
     pub(super) host_cpu: HostCpu,
     pub(super) devices: Devices,
+    pub(super) machine: MachineRows,
     pub(super) reserve: Reserve,
     pub(super) timers: Timers,
     pub(super) recording: Recording,
@@ -224,6 +228,7 @@ impl Engine {
             cgroup,
             host_cpu: HostCpu::find(),
             devices: Devices::default(),
+            machine: MachineRows::default(),
             reserve,
             timers: Timers { flushed_ns: now, ..Timers::default() },
             recording: Recording { always_on, start_at_ns, stop_at_ns, ..Recording::default() },

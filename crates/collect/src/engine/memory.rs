@@ -1,12 +1,16 @@
-//! Reads the host's CPU use and the memory of the job: of its cgroup, of each process, and of the
-//! pages that processes share.
+//! Reads the host's CPU use, the errors of the machine, and the memory of the job: of its cgroup, of
+//! each process, and of the pages that processes share.
 
 use super::main_loop::Engine;
 use super::pss::{PssProcess, PssRound, PssSizes};
 use crate::output::common_rows;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tprof_os::sys;
 use tprof_trace::model::{Counter, counter, property};
+
+/// Longest wait of the end of a run for a reading of the machine's errors, ns.
+const MOST_WAIT_NS: u64 = 200_000_000;
 
 impl Engine {
     pub(super) fn observe(&mut self, now: u64, is_last: bool) {
@@ -22,6 +26,24 @@ impl Engine {
             target.observe(&mut self.out, now);
         }
         self.ask_sizes(now);
+    }
+
+    /// Reads the errors of the machine for the last time, unless they are being read and that takes
+    /// long. What the watcher has sent before is among the messages.
+    pub(super) fn read_machine(&mut self) {
+        let Some(watcher) = self.parts.watcher.take() else { return };
+        let begun_ns = sys::monotonic_ns();
+        let messages = loop {
+            match watcher.try_lock() {
+                Ok(mut watcher) => break watcher.read(true).0,
+                Err(_) if sys::monotonic_ns() - begun_ns > MOST_WAIT_NS => break Vec::new(),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        self.take_messages();
+        for message in messages {
+            self.machine.take(message, &mut self.out.processes.losses);
+        }
     }
 
     /// Requests the proportional set sizes of ranks that have several live processes. A rank with

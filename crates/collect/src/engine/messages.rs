@@ -3,6 +3,7 @@
 use super::inbox::Event;
 use super::main_loop::Engine;
 use super::workers::{Answer, MappingsRead};
+use crate::nvml::NvmlMessage;
 use crate::output::common_rows;
 use crate::targets::attached::Attached;
 use crate::targets::attribution::Destination;
@@ -51,6 +52,9 @@ impl Engine {
                     self.ended(image, End { time_ns, status, pidfd, exec })
                 }
                 Event::Control(request, reply) => self.control(request, reply),
+                Event::Machine(message) | Event::Device(NvmlMessage::Machine(message)) => {
+                    self.machine.take(message, &mut self.out.processes.losses);
+                }
                 Event::Device(message) => {
                     let recording = self.parts.session.page().off.load(Relaxed) == 0;
                     if !self.devices.take(message, recording) {

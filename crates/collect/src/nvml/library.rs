@@ -13,7 +13,7 @@ use std::path::Path;
 /// The status that the library's functions return; 0 is success.
 pub type Status = c_int;
 /// Handle of a device.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Device(*mut c_void);
 // SAFETY: NVIDIA documents NVML as thread-safe, so any thread may use a device's handle.
 unsafe impl Send for Device {}
@@ -101,19 +101,30 @@ pub struct Library {
     loaded: &'static Loaded,
 }
 
-/// Calls a function of the library by its name and type.
-macro_rules! call {
+/// Calls a function of the library by its name and type, and returns its status.
+macro_rules! status {
     ($self:expr, $name:literal as $type:ty, ($($argument:expr),*)) => {
         // SAFETY: NVML's header declares the function of this name with this type, in every
         // version.
         match unsafe { $self.loaded.get::<$type>($name) } {
             // SAFETY: each use of this macro passes handles that this library returned, and
             // pointers to live variables of the types that the function writes.
-            Ok(function) => $self.result(unsafe { function($($argument),*) }),
+            Ok(function) => Ok(unsafe { function($($argument),*) }),
             Err(_) => Err(format!("this driver has no {}", $name.to_string_lossy())),
         }
     };
 }
+
+/// Calls a function of the library by its name and type.
+macro_rules! call {
+    ($self:expr, $name:literal as $type:ty, $arguments:tt) => {
+        status!($self, $name as $type, $arguments).and_then(|status| $self.result(status))
+    };
+}
+
+mod errors;
+
+pub use errors::{DeviceEvent, EventSet, NVLINKS, NvlinkErrors};
 
 /// Returns why the library can't be loaded. A build for musl can't load any library at run time.
 fn why_not() -> &'static str {

@@ -1,21 +1,24 @@
 //! Reads the state of devices from outside the job: utilization, memory, clocks, power,
-//! temperature, and why clocks are low. A call to the driver's management library may take
+//! temperature, why clocks are low, and errors. A call to the driver's management library may take
 //! milliseconds. Therefore a thread of the collector makes the calls, and no thread of the job
 //! waits for them.
 //!
 //! If a device doesn't report a quantity, the quantity has no rows, and the reason is stored under
 //! its name.
 
+mod errors;
 mod library;
 
+use crate::machine::MachineMessage;
 use crate::output::files::{Files, OpenFile};
+use errors::{DeviceErrors, ErrorWatch};
 use library::{CLOCK_MEMORY, CLOCK_SM, Device, Library};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tprof_os::sys;
 use tprof_trace::model::{Counter, Property, counter};
 
@@ -27,6 +30,8 @@ pub enum NvmlMessage {
     Facts(Value),
     /// What a device reported at one time.
     Read(Reading),
+    /// An error of a device, or a counter of its errors.
+    Machine(MachineMessage),
 }
 
 /// What a device reported at one time.
@@ -83,6 +88,7 @@ struct KnownDevice {
     uuid: String,
     facts: Map<String, Value>,
     missing: BTreeMap<&'static str, String>,
+    errors: DeviceErrors,
 }
 
 fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
@@ -99,9 +105,9 @@ fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
         Err(why) => return send(missing(format!("NVML lists no devices: {why}"))),
     };
     let driver = library.driver().unwrap_or_default();
-    let mut first = true;
+    let mut errors = ErrorWatch::begin(&library, &mut devices);
+    let mut news = true;
     while !stop.load(Relaxed) {
-        let mut news = first;
         for device in &mut devices {
             let time_ns = sys::monotonic_ns();
             let (values, missing) = read(&library, device.device);
@@ -110,11 +116,12 @@ fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
             let (index, uuid) = (device.index, device.uuid.clone());
             send(NvmlMessage::Read(Reading { time_ns, index, uuid, values }));
         }
+        news |= errors.read(&library, &mut devices, send);
         if news {
-            first = false;
             send(NvmlMessage::Facts(facts(every, &driver, &devices)));
         }
-        std::thread::park_timeout(every);
+        let until = Instant::now() + every;
+        news = errors.wait(&library, &mut devices, until, stop, send);
     }
 }
 
@@ -142,7 +149,8 @@ fn devices(library: &Library) -> Result<Vec<KnownDevice>, String> {
         );
         let highest = library.highest_clock(device, CLOCK_SM);
         fact("highest_sm_clock_hz", highest.map(|mhz| (u64::from(mhz) * 1_000_000).into()));
-        known.push(KnownDevice { index, device, uuid, facts, missing: BTreeMap::new() });
+        let (missing, errors) = (BTreeMap::new(), DeviceErrors::default());
+        known.push(KnownDevice { index, device, uuid, facts, missing, errors });
     }
     Ok(known)
 }
@@ -153,6 +161,7 @@ fn facts(every: Duration, driver: &str, devices: &[KnownDevice]) -> Value {
         facts.insert("index".to_owned(), device.index.into());
         facts.insert("uuid".to_owned(), device.uuid.as_str().into());
         facts.insert("missing".to_owned(), json!(device.missing));
+        facts.insert("errors".to_owned(), device.errors.facts());
         Value::from(facts)
     };
     json!({
@@ -210,6 +219,8 @@ impl Devices {
                 self.waiting.push(reading);
             }
             NvmlMessage::Read(_) => return !recording,
+            // The engine takes these: they belong to all files, and are recorded all the time.
+            NvmlMessage::Machine(_) => {}
         }
         true
     }

@@ -12,6 +12,7 @@ use crate::engine::pss::PssReader;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
+use crate::machine::MachineWatcher;
 use crate::nvml;
 use crate::output::destination::Output;
 use crate::output::files::Files;
@@ -218,6 +219,7 @@ impl Session {
             socket: Arc::clone(&socket),
             sampler: sampler.clone(),
             sizer: start_sizer(&events, &page),
+            watcher: start_watcher(&config, &events),
             dumps: dumps.clone(),
         };
         let recorded = Output::new(clock, files);
@@ -493,6 +495,13 @@ fn start_sizer(events: &Sender<Event>, page: &Arc<shared::SessionMemory>) -> Opt
         taken
     };
     PssReader::start(deliver).ok()
+}
+
+/// Starts the reader of the machine's errors; `None` if its thread can't be started.
+fn start_watcher(config: &Config, events: &Sender<Event>) -> Option<Arc<Mutex<MachineWatcher>>> {
+    let events = events.clone();
+    let deliver = move |message| drop(events.send(Event::Machine(message)));
+    MachineWatcher::new(Path::new("/"), config.redact).start(deliver)
 }
 
 /// Returns the files of the run, none of which exists yet.

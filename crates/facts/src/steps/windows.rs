@@ -30,7 +30,7 @@ impl Windows {
         match kind {
             MarkKind::RecordingOn => self.on.push((time_ns, number(name))),
             MarkKind::RecordingOff => self.off.push(time_ns),
-            MarkKind::Mark | MarkKind::Step | MarkKind::Histogram => {}
+            MarkKind::Mark | MarkKind::Step | MarkKind::Histogram | MarkKind::MachineError => {}
         }
     }
 

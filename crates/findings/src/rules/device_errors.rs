@@ -38,10 +38,10 @@ const NO_TIME: &str = "an error costs the job, or nothing";
 
 /// A call that failed.
 #[derive(Clone, Copy, Debug)]
-struct Failure {
-    call: CallStatus,
-    library: Library,
-    status: u32,
+pub(super) struct Failure {
+    pub(super) call: CallStatus,
+    pub(super) library: Library,
+    pub(super) status: u32,
     /// Whether a later call of the function in the same process succeeded.
     retried: bool,
 }
@@ -111,7 +111,7 @@ fn is_reported(one: &Failure, reported: &[OutOfMemory]) -> bool {
 }
 
 /// Returns the failed calls in order of time, and the number of calls whose status was recorded.
-fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
+pub(super) fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
     let rank = scene.rank;
     let mut libraries: FxHashMap<(NameId, NameId), Option<Library>> = FxHashMap::default();
     let mut succeeded: FxHashMap<(ProcessIndex, NameId), u64> = FxHashMap::default();

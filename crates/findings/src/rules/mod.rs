@@ -18,6 +18,8 @@ mod device_allocations;
 mod device_errors;
 mod device_memory_growth;
 mod empty_cache;
+mod error_consequences;
+mod error_rates;
 mod exposed_communication;
 mod exposed_copies;
 mod forked_copies;
@@ -37,6 +39,7 @@ mod likely_line;
 mod lock_contention;
 mod low_precision_unused;
 mod low_utilization;
+mod machine_errors;
 mod machine_load;
 mod memory_bound;
 mod memory_near_limit;
@@ -71,6 +74,7 @@ use super::rule::Rule;
 pub(super) const RULES: &[&dyn Rule] = &[
     &hang::Hang,
     &slow_step::SlowStep,
+    &machine_errors::MachineErrors,
     &out_of_device_memory::OutOfDeviceMemory,
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,

@@ -16,6 +16,7 @@ mod idle;
 mod job;
 mod kernels;
 mod limits;
+mod machine;
 mod memory;
 mod properties;
 mod report;

@@ -6,7 +6,7 @@ let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: nu
 
 const KIND_GROUPS = [
   ["Time", ["findings", "gpu-time", "host", "steps", "critical-path"]],
-  ["Host", ["summary", "memory", "cpu", "threads", "counters"]],
+  ["Host", ["summary", "memory", "cpu", "threads", "counters", "machine"]],
   ["GPU", ["breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
   ["Ranks", ["rank-files", "comm", "stragglers"]],

@@ -29,12 +29,13 @@ columns! { pub(crate) COUNTERS of Counter:
 
 columns! { pub(crate) MARKS of Mark:
     "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
-    "kind" Text "mark, step, recording_on, recording_off or histogram" |r, _| Cell::Text(match r.kind {
+    "kind" Text "mark, step, recording_on, recording_off, histogram or machine_error" |r, _| Cell::Text(match r.kind {
         MarkKind::Mark => "mark",
         MarkKind::Step => "step",
         MarkKind::RecordingOn => "recording_on",
         MarkKind::RecordingOff => "recording_off",
         MarkKind::Histogram => "histogram",
+        MarkKind::MachineError => "machine_error",
     });
     "name" Text "name" |r, c| match r.kind {
         MarkKind::Histogram => Cell::Text(histograms::split(c.trace.name(r.name)).0),

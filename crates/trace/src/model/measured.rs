@@ -110,7 +110,95 @@ pub mod counter {
     /// Number of steps that a process has begun, recorded or not (`--overhead paired`). The value
     /// is written at the beginning of each step.
     pub const STEPS_BEGUN: &str = "steps_begun";
-    /// All names above. A program may use any other name.
+    /// Segments that TCP sent again (`RetransSegs` in `/proc/net/snmp`). This counter and those
+    /// below it count errors since the run began, and are written when they change. Those of the
+    /// network are of the collector's network namespace.
+    pub const TCP_RETRANSMITTED: &str = "tcp_retransmitted_segments";
+    /// Segments that TCP sent, without those that it sent again (`OutSegs`). The value is written
+    /// only when another counter of TCP changes.
+    pub const TCP_SENT: &str = "tcp_sent_segments";
+    /// Segments that TCP received with an error (`InErrs`).
+    pub const TCP_RECEIVE_ERRORS: &str = "tcp_receive_errors";
+    /// Expiries of TCP's retransmission timer (`TCPTimeouts` in `/proc/net/netstat`).
+    pub const TCP_TIMEOUTS: &str = "tcp_timeouts";
+    /// Connections that TCP refused because a listening socket's queue was full (`ListenDrops`).
+    pub const TCP_LISTEN_DROPS: &str = "tcp_listen_drops";
+    /// Packets that an interface received with an error. The name of this counter and of the next
+    /// three goes on with [`PLACE`] and the interface.
+    pub const NETWORK_RECEIVE_ERRORS: &str = "network_receive_errors";
+    /// Packets that an interface could not send.
+    pub const NETWORK_SEND_ERRORS: &str = "network_send_errors";
+    /// Packets that an interface received and dropped.
+    pub const NETWORK_RECEIVE_DROPS: &str = "network_receive_drops";
+    /// Packets that an interface dropped instead of sending them.
+    pub const NETWORK_SEND_DROPS: &str = "network_send_drops";
+    /// Error counters of an InfiniBand or RoCE port. After the prefix, each name is that of a file
+    /// in the port's `counters` or `hw_counters`. [`PLACE`] and the port, as `mlx5_0:1`, follow.
+    pub const INFINIBAND: [&str; 12] = [
+        "infiniband_symbol_error",
+        "infiniband_link_error_recovery",
+        "infiniband_link_downed",
+        "infiniband_port_rcv_errors",
+        "infiniband_port_xmit_discards",
+        "infiniband_local_link_integrity_errors",
+        "infiniband_out_of_sequence",
+        "infiniband_packet_seq_err",
+        "infiniband_local_ack_timeout_err",
+        "infiniband_rnr_nak_retry_err",
+        "infiniband_implied_nak_seq_err",
+        "infiniband_rx_icrc_encapsulated",
+    ];
+    /// How often links of an InfiniBand or RoCE port went down.
+    pub const INFINIBAND_LINK_DOWN: &str = INFINIBAND[2];
+    /// Memory errors of a device that ECC corrected. This counter and those below it have a device.
+    pub const GPU_ECC_CORRECTED: &str = "gpu_ecc_corrected_errors";
+    /// Memory errors of a device that ECC could not correct.
+    pub const GPU_ECC_UNCORRECTED: &str = "gpu_ecc_uncorrected_errors";
+    /// Rows of a device's memory that were remapped because of corrected errors.
+    pub const GPU_ROWS_CORRECTED: &str = "gpu_remapped_rows_corrected";
+    /// Rows of a device's memory that were remapped because of uncorrected errors.
+    pub const GPU_ROWS_UNCORRECTED: &str = "gpu_remapped_rows_uncorrected";
+    /// Whether remapping a row has failed since the run began: 0 or 1.
+    pub const GPU_ROW_REMAP_FAILED: &str = "gpu_row_remap_failed";
+    /// Pages of a device's memory that were retired, on devices that remap no rows.
+    pub const GPU_RETIRED_PAGES: &str = "gpu_retired_pages";
+    /// Packets that a device's PCIe link sent again.
+    pub const GPU_PCIE_REPLAYS: &str = "gpu_pcie_replays";
+    /// Packets that a link of NVLink sent again. The name of this counter and of the next three goes
+    /// on with [`PLACE`] and the number of the link.
+    pub const GPU_NVLINK_REPLAYS: &str = "gpu_nvlink_replays";
+    /// How often a link of NVLink had to be trained again.
+    pub const GPU_NVLINK_RECOVERIES: &str = "gpu_nvlink_recoveries";
+    /// Flow control units that a link of NVLink received with a wrong checksum.
+    pub const GPU_NVLINK_FLIT_ERRORS: &str = "gpu_nvlink_flit_crc_errors";
+    /// Data that a link of NVLink received with a wrong checksum.
+    pub const GPU_NVLINK_DATA_ERRORS: &str = "gpu_nvlink_data_crc_errors";
+    /// In the name of a counter of errors, separates the quantity from the interface, port or link.
+    pub const PLACE: char = '/';
+    /// All counters of errors but those of InfiniBand.
+    pub const ERRORS: [&str; 20] = [
+        TCP_RETRANSMITTED,
+        TCP_SENT,
+        TCP_RECEIVE_ERRORS,
+        TCP_TIMEOUTS,
+        TCP_LISTEN_DROPS,
+        NETWORK_RECEIVE_ERRORS,
+        NETWORK_SEND_ERRORS,
+        NETWORK_RECEIVE_DROPS,
+        NETWORK_SEND_DROPS,
+        GPU_ECC_CORRECTED,
+        GPU_ECC_UNCORRECTED,
+        GPU_ROWS_CORRECTED,
+        GPU_ROWS_UNCORRECTED,
+        GPU_ROW_REMAP_FAILED,
+        GPU_RETIRED_PAGES,
+        GPU_PCIE_REPLAYS,
+        GPU_NVLINK_REPLAYS,
+        GPU_NVLINK_RECOVERIES,
+        GPU_NVLINK_FLIT_ERRORS,
+        GPU_NVLINK_DATA_ERRORS,
+    ];
+    /// All other names above. A program may use any other name.
     pub const OWN: [&str; 25] = [
         RSS_BYTES,
         PSS_BYTES,

@@ -45,6 +45,9 @@ pub enum MarkKind {
     /// A histogram of values that the program recorded. The mark's name contains the histogram's
     /// name and then its counts.
     Histogram,
+    /// An error of the machine, such as an XID of a GPU or an OOM kill. `tprof_facts` reads the
+    /// mark's name.
+    MachineError,
 }
 
 /// A fact about the whole file that no table contains. In an import, it is a top-level key of the
@@ -70,6 +73,11 @@ pub mod property {
     pub const COUNTERS_PER_THREAD: &str = "tprof.counters_per_thread";
     /// Time after which a job without any progress counts as hanging, ns. Only if it was watched.
     pub const ON_HANG: &str = "tprof.on_hang";
+    /// What was watched for errors of the machine beside the devices: an object with the keys
+    /// `kernel_log` and `network`, whose value is the reason why the source could not be read, or
+    /// `null` if it was read; and `are_pids_of_host`, whether the pids in the kernel's log are
+    /// those of the run.
+    pub const MACHINE: &str = "tprof.machine";
     /// The beginning of the key for a hang; its time follows. The value is an object: `after_ns`,
     /// `verdict` (as `tprof where` has it), `file` (the run's file with all of it, or `null`).
     pub const HANG: &str = "tprof.hang:";

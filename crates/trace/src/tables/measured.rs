@@ -128,6 +128,7 @@ impl Row for Mark {
             MarkKind::RecordingOn => 2,
             MarkKind::RecordingOff => 3,
             MarkKind::Histogram => 4,
+            MarkKind::MachineError => 5,
         });
     }
 
@@ -143,6 +144,7 @@ impl Row for Mark {
                 2 => MarkKind::RecordingOn,
                 3 => MarkKind::RecordingOff,
                 4 => MarkKind::Histogram,
+                5 => MarkKind::MachineError,
                 _ => MarkKind::Mark,
             },
         }))

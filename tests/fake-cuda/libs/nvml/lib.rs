@@ -8,7 +8,15 @@
 //! | `nopower` | devices do not report their power |
 //! | `old` | an older driver: no second version of memory, no `…EventReasons`, no `…TemperatureV` |
 //! | `lost=N` | a device is lost from the Nth reading of its utilisation on |
+//! | `xid=N` | at the fourth reading of its utilisation, the last device has the XID N |
+//! | `ecc` | at the same time, the last device has an ECC error that could not be corrected |
+//! | `errors` | from then on, counters of errors of the last device are higher |
+//! | `noevents` | devices report no events |
+//!
+//! The counters of errors begin with errors from before the job. A device has two links of NVLink.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+mod errors;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::OpenOptions;
@@ -20,6 +28,8 @@ const SUCCESS: c_int = 0;
 const INVALID_ARGUMENT: c_int = 2;
 const NOT_SUPPORTED: c_int = 3;
 const DRIVER_NOT_LOADED: c_int = 9;
+const INSUFFICIENT_SIZE: c_int = 7;
+const TIMEOUT: c_int = 10;
 const FUNCTION_NOT_FOUND: c_int = 13;
 const GPU_IS_LOST: c_int = 15;
 const ARGUMENT_VERSION_MISMATCH: c_int = 25;
@@ -129,6 +139,8 @@ pub extern "C" fn nvmlErrorString(result: c_int) -> *const c_char {
         INVALID_ARGUMENT => c"Invalid Argument",
         NOT_SUPPORTED => c"Not Supported",
         DRIVER_NOT_LOADED => c"Driver Not Loaded",
+        INSUFFICIENT_SIZE => c"Insufficient Size",
+        TIMEOUT => c"Timeout",
         GPU_IS_LOST => c"GPU is lost",
         _ => c"Unknown Error",
     }
