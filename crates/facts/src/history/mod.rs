@@ -16,6 +16,8 @@ mod draft;
 mod happened;
 mod levels;
 mod recorded;
+#[cfg(test)]
+mod tests;
 
 pub use builder::HistoryBuilder;
-pub use recorded::{LATE_PROPERTY, RankHistory, of_file};
+pub use recorded::{LATE_PROPERTY, RankHistory, of_events, of_file};

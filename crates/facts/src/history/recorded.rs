@@ -31,7 +31,7 @@ pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> RankHistory {
     let has_steps = rows.iter().any(|row| row.steps > 0);
     if !has_steps && file.kept_since_ns().is_none() {
         // Steps that nothing names can be inferred from the whole job.
-        let computed = compute(file, file.header().start_ns, wanted);
+        let computed = of_events(file, file.header().start_ns, wanted);
         if rows.is_empty() || computed.iter().any(|row| row.steps > 0) {
             return RankHistory { computed: computed.len(), rows: computed, late_ns: 0 };
         }
@@ -40,14 +40,14 @@ pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> RankHistory {
         return RankHistory { rows, computed: 0, late_ns };
     }
     let end_ns = rows.last().map_or(file.header().start_ns, HistoryRow::end_ns);
-    let more = compute(file, end_ns.max(file.kept_since_ns().unwrap_or(0)), wanted);
+    let more = of_events(file, end_ns.max(file.kept_since_ns().unwrap_or(0)), wanted);
     let computed = more.len();
     rows.extend(more);
     RankHistory { rows, computed, late_ns }
 }
 
-/// Computes the rows from a time on.
-fn compute(file: &TraceFile, from_ns: u64, wanted: Option<StepSource>) -> Vec<HistoryRow> {
+/// Computes the rows of a file from its events, from a time on, ns.
+pub fn of_events(file: &TraceFile, from_ns: u64, wanted: Option<StepSource>) -> Vec<HistoryRow> {
     let mut builder = HistoryBuilder::of_whole(from_ns);
     file.names().for_each(|(id, text)| builder.named(id, text));
     let steps = steps::of_file(file, wanted);

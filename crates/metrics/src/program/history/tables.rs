@@ -102,7 +102,7 @@ fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]
         Column::new("most_ns", "95 %", Unit::Duration),
         Column::new("longest_ns", "slowest", Unit::Duration),
         Column::new("longest_step", "its step", Unit::Id),
-        Column::new("longest_at_ns", "at", Unit::Time),
+        Column::data("longest_at_ns", Unit::Time),
         Column::data("energy_joules", Unit::Number),
         Column::new("changes", "changes", Unit::Count),
         Column::data("from_ns", Unit::Time),
