@@ -92,20 +92,6 @@ fn a_collector_that_was_killed_leaves_what_it_wrote_and_the_rest_is_computed() {
     assert!(history["notes"].to_string().contains("computed from its events"), "{history}");
 }
 
-#[test]
-fn one_slow_step_is_a_change() {
-    let scratch = Scratch::new();
-    let run = traced(&job(6000, "slow"), &["--keep", "2s", "--mem", "off"], &scratch);
-    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
-    let history = document("history", &run.run);
-    let changes = history["tables"]["changes"].as_array().unwrap();
-    let is_step = |row: &&Value| row["figure"] == "step_time" && row["kind"] == "spike";
-    let spikes: Vec<&Value> = changes.iter().filter(is_step).collect();
-    let [spike] = spikes[..] else { panic!("{changes:?}") };
-    assert_eq!(spike["step"], 3000);
-    assert!(spike["value"].as_f64().unwrap() >= 1e9, "{spike}");
-}
-
 fn without_readings(row: &HistoryRow) -> HistoryRow {
     let HistoryRow {
         start_ns,

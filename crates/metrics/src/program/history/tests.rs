@@ -170,6 +170,20 @@ fn steps_that_share_rows_are_counted_and_described() {
 }
 
 #[test]
+fn one_extreme_step_is_named() {
+    let slow = |step: u64, row: &mut HistoryRow| {
+        (row.steps, row.longest_step) = (3, 3 * step + 1);
+        if step == 40 {
+            row.longest_ns = 30 * S;
+        }
+    };
+    let body = report(&[rows(100, slow)], &Options::default());
+    let of = |key| cells(&body, "changes", key);
+    assert_eq!((of("kind"), of("step")), (vec!["spike".into()], vec![121_u64.into()]));
+    assert_eq!(of("is"), ["30.00 s".into()]);
+}
+
+#[test]
 fn a_rank_without_rows_is_left_out_with_a_reason() {
     let body = report(&[Vec::new()], &Options::default());
     assert_eq!(cells(&body, "history", "steps"), []);
