@@ -10,6 +10,7 @@
  *   nccl       Joins as RANK of WORLD_SIZE. The ranks pass the id through the file that MEETING names.
  *   threads    Trains in a second thread, too.
  *   spans      Records spans by tprof's table: `step` for each step, `forward` within it, `nothing` after it.
+ *   steps      Marks its steps, too.
  *   external   Pushes external ids as a profiler of operators does.
  *   peer       Copies each batch to the second device.
  *   queue      Leaves 50 launches behind a kernel that never ends.
@@ -216,6 +217,7 @@ static void *train(void *communicator)
     }
     for (int step = 0; step < steps; step++) {
         if (has("profiler") && step == 2) CHECK(cudaProfilerStart());
+        if (tprof && has("steps")) tprof->step(TPROF_NO_NUMBER);
         begin(&step_span);
         if (has("tool") && step == steps / 3) tool(1);
         if (has("tool") && step == 2 * steps / 3) tool(0);
@@ -249,6 +251,7 @@ static void *train(void *communicator)
         if (has("profiler") && step == 3) CHECK(cudaProfilerStop());
         end();
     }
+    if (tprof && has("steps")) tprof->step(TPROF_NO_NUMBER);
     begin(&no_span), end();
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemcpy(host, weights, N * sizeof *host, 2));
@@ -297,7 +300,7 @@ int main(int argc, char **argv)
     CHECK(cudaSetDevice(rank % devices));
     if (has("nested")) CHECK(cudaDeviceSetLimit(4, 4096));
     if (has("external")) find_external();
-    if (has("spans")) tprof = tprof_find();
+    if (has("spans") || has("steps")) tprof = tprof_find();
     void *communicator = has("nccl") ? join_ranks(rank, atoi(getenv("WORLD_SIZE"))) : 0;
     pthread_t second;
     if (has("threads")) pthread_create(&second, 0, train, 0);

@@ -49,6 +49,7 @@ mod gpu;
 mod gpu_time;
 mod gpu_truth;
 mod hang;
+mod history;
 mod host;
 mod hosts;
 mod hta;

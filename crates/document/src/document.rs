@@ -44,6 +44,9 @@ pub struct Table {
     pub folded: Option<FoldedRows>,
     /// Number of rows that [`Table::keep_first`] removed.
     pub left_out: usize,
+    /// Number of rows that text shows even if fewer are asked for, of a table that is short and in
+    /// order of time.
+    pub least_shown: usize,
 }
 
 /// Rows of a [`View::Rows`] that are displayed as one line.
@@ -68,6 +71,7 @@ impl Table {
             empty: String::new(),
             folded: None,
             left_out: 0,
+            least_shown: 0,
         }
     }
 
@@ -128,6 +132,12 @@ impl Table {
         self
     }
 
+    /// Sets the number of rows that text shows even if fewer are asked for.
+    pub fn least_shown(mut self, rows: usize) -> Table {
+        self.least_shown = rows;
+        self
+    }
+
     /// Sets how the table is displayed.
     pub fn view(mut self, view: View) -> Table {
         self.view = view;
@@ -141,7 +151,7 @@ impl Table {
         let depth = self.columns.iter().position(|column| column.key == "depth");
         let Some(depth) = depth.filter(|_| self.view == View::Groups) else {
             let rows = self.folded.as_ref().map_or(self.rows.len(), |folded| folded.from);
-            return (rows, top.min(rows));
+            return (rows, top.max(self.least_shown).min(rows));
         };
         let is_first = |row: &Vec<Cell>| row[depth] == Cell::from(0_u64);
         let firsts = || self.rows.iter().enumerate().filter(|(_, row)| is_first(row));

@@ -7,6 +7,7 @@
 //!   [`cycles`] the parts that a schedule recorded;
 //! - [`class`] and [`communication`] decide the purpose of device work, [`flops`] the work of
 //!   operators and the peaks of devices;
+//! - [`history`] adds up the figures of each step for the whole job;
 //! - [`modules`] recognises calls of PyTorch's modules, [`operators`] tells whether operators were
 //!   recorded all the time, [`compile`] joins logs of `torch.compile` with ranks;
 //! - [`histograms`] parses distributions of a program's own values, [`counters`] has the names and
@@ -30,6 +31,7 @@ pub mod flops;
 pub mod frames;
 pub mod functions;
 pub mod histograms;
+pub mod history;
 pub mod host_parts;
 pub mod labels;
 pub mod machine_errors;

@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 /// process. Readers don't return it.
 pub const KEEP_MARK: &str = "--keep";
 
-/// Whether rows of a table describe what happened at a time, and not the job itself.
+/// Whether rows of a table describe what happened at a time, and not the job itself. The figures of
+/// steps stay although they have times: they are what is left of a job of which the rest was deleted.
 pub(crate) fn passes(id: u16) -> bool {
-    table::is_large(id)
+    table::is_large(id) && id != table::HISTORY
         || matches!(
             id,
             table::HEAP_EVENTS

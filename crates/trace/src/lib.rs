@@ -9,7 +9,7 @@
 //! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`, `plain_file`: the content of a run, the
 //!   meaning of names, the errors, and how files are opened;
 //! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: convert rows to blocks of
-//!   columns and back;
+//!   columns and back; `watch`: who sees the rows that are written;
 //! - `heap_block`, `pending`, `scan`, `kept`, `loaded`, `damage_list`: blocks before they are written,
 //!   and blocks that were found in a file, or in the segments that belong to it;
 //! - `reader`: opens a file, with its small tables in memory;
@@ -34,6 +34,7 @@ mod file;
 mod info_file;
 mod planes;
 mod tables;
+mod watch;
 
 mod damage_list;
 mod heap_block;
@@ -81,4 +82,5 @@ pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
 pub use tail::{StackFunction, TailDecoder, TailOptions, TailUpdate, TraceTail};
 pub use tprof_wire::{hash, pytorch};
+pub use watch::RowWatcher;
 pub use writer::{KeptCopy, KeptRoom, TraceWriter};

@@ -40,6 +40,8 @@ pub struct TraceFile {
     closed: bool,
     /// The part of the file that is read; `None` if all of it is read.
     only: Option<FilePart>,
+    /// The same for the figures of steps, which are kept when the rest of what happened is deleted.
+    only_history: Option<FilePart>,
     kept_since_ns: Option<u64>,
 }
 
@@ -131,6 +133,7 @@ impl TraceFile {
             last_ns: blocks.iter().map(|block| block.header.last_ns).max().unwrap_or(0),
             closed,
             only: None,
+            only_history: None,
             kept_since_ns: None,
         };
         file.load(&blocks, &mut planes);
@@ -139,6 +142,7 @@ impl TraceFile {
             let times_ns = vec![(since_ns, u64::MAX)];
             let recorded_ns = times_ns.clone();
             file.read_only(FilePart { times_ns, recorded_ns, device_until_ns: None });
+            file.only_history = None;
         }
         file.problems.iter().for_each(|problem| file.unread.add(problem));
         Ok(file)
@@ -190,6 +194,7 @@ impl TraceFile {
             matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
                 || is_within(&part.times_ns, mark.time_ns)
         });
+        self.only_history = Some(part.clone());
         self.only = Some(match self.kept_since_ns() {
             Some(since_ns) => part.since(since_ns),
             None => part,
@@ -219,6 +224,14 @@ impl TraceFile {
         self.only.as_ref()
     }
 
+    /// Returns the part of a table that is read; `None` if all of it is read.
+    pub(crate) fn part_of(&self, table: u16) -> Option<&FilePart> {
+        match table {
+            table::HISTORY => self.only_history.as_ref(),
+            _ => self.only.as_ref(),
+        }
+    }
+
     /// Whether a reading at this time counts: it lies in the part that is read, and recording was
     /// on.
     pub fn holds(&self, time_ns: u64) -> bool {
@@ -232,7 +245,7 @@ impl TraceFile {
 
     /// Whether rows of this table that began at this time are read.
     pub(crate) fn reads_rows(&self, table: u16, time_ns: u64) -> bool {
-        self.part().is_none_or(|part| part.has(table, time_ns))
+        self.part_of(table).is_none_or(|part| part.has(table, time_ns))
     }
 
     pub(crate) fn source(&self) -> &Source {

@@ -51,7 +51,7 @@ impl<'a, R: TracePart> RowBlocks<'a, R> {
     pub(crate) fn new(file: &'a TraceFile, from_ns: u64, to_ns: u64) -> RowBlocks<'a, R> {
         let touches = |block: &&IndexRow| {
             block.header.table == R::TABLE
-                && file.part().is_none_or(|part| part.may_hold(&block.header))
+                && file.part_of(R::TABLE).is_none_or(|part| part.may_hold(&block.header))
                 && block.header.last_ns >= from_ns
                 && block.header.first_ns <= to_ns
         };
@@ -122,7 +122,7 @@ impl<R: TracePart> Iterator for RowBlocks<'_, R> {
         loop {
             let block = self.blocks.next()?;
             match self.read(&block) {
-                Ok(rows) if self.file.part().is_none() => return Some(rows),
+                Ok(rows) if self.file.part_of(R::TABLE).is_none() => return Some(rows),
                 Ok(mut rows) => {
                     rows.retain(|row| {
                         row.began_ns().is_none_or(|ns| self.file.reads_rows(R::TABLE, ns))

@@ -14,6 +14,7 @@ use crate::pending::Pending;
 use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
 use crate::tables::{NameRow, Row, TraceRow, table};
+use crate::watch::RowWatcher;
 use kept::Kept;
 pub use kept::{KeptCopy, KeptRoom};
 use rustc_hash::FxHashMap;
@@ -57,8 +58,8 @@ pub struct TraceWriter {
     /// Whether a part of a block lies beyond `length` and couldn't be cut off yet.
     torn: bool,
     names: FxHashMap<Box<str>, NameId>,
-    /// Number of ids of names that the file had when the writer began to append to it.
-    names_before: u32,
+    /// The highest id of a name so far.
+    last_name: u32,
     pending: Pending,
     encoder: Encoder,
     scratch: Scratch,
@@ -74,6 +75,8 @@ pub struct TraceWriter {
     given_up: HashMap<u32, NameRow>,
     /// The segments that take what happens, if only the last part of it is kept.
     kept: Option<Kept>,
+    /// Who sees the rows that are written.
+    watcher: Option<Box<dyn RowWatcher>>,
 }
 
 impl TraceWriter {
@@ -114,7 +117,7 @@ impl TraceWriter {
             length,
             torn: false,
             names: HashMap::default(),
-            names_before: 0,
+            last_name: 0,
             pending: Pending::default(),
             encoder: Encoder::new().map_err(failed("write"))?,
             scratch: Scratch::default(),
@@ -125,6 +128,7 @@ impl TraceWriter {
             dropped: 0,
             given_up: HashMap::new(),
             kept: None,
+            watcher: None,
         })
     }
 
@@ -148,11 +152,31 @@ impl TraceWriter {
         if let Some(id) = self.names.get(text) {
             return *id;
         }
-        let id = NameId(self.names_before + self.names.len() as u32 + 1);
+        let id = self.add_name(text);
         self.names.insert(text.into(), id);
-        self.pending.bytes += text.len() + size_of::<NameRow>();
-        self.pending.names.push(NameRow { id: id.0, text: text.to_owned() });
+        if let Some(watcher) = &mut self.watcher {
+            watcher.named(id, text);
+        }
         id
+    }
+
+    /// Adds a name that the writer doesn't remember.
+    fn add_name(&mut self, text: &str) -> NameId {
+        self.last_name += 1;
+        self.pending.bytes += text.len() + size_of::<NameRow>();
+        self.pending.names.push(NameRow { id: self.last_name, text: text.to_owned() });
+        NameId(self.last_name)
+    }
+
+    /// Sets who sees the rows that are written from now on. It gets all names.
+    pub fn watch(&mut self, mut watcher: Box<dyn RowWatcher>) {
+        self.names.iter().for_each(|(text, id)| watcher.named(*id, text));
+        self.watcher = Some(watcher);
+    }
+
+    /// Returns who sees the rows that are written.
+    pub fn watcher(&mut self) -> Option<&mut Box<dyn RowWatcher>> {
+        self.watcher.as_mut()
     }
 
     /// Returns the size of the file and its segments, bytes.
@@ -275,6 +299,9 @@ impl TraceWriter {
     /// It is best to pass 65,536 rows at a time, sorted by time. The list is empty afterwards, even
     /// after an error. To count losses, read its length before the call.
     pub fn write<R: TraceRow>(&mut self, rows: &mut Vec<R>) -> Result<(), TraceError> {
+        if let Some(watcher) = &mut self.watcher {
+            R::show(rows, &mut **watcher);
+        }
         let samples = R::cpu_samples(rows);
         let result = self.flush().and_then(|()| self.rows(rows));
         // The rows that remain in the list weren't written.

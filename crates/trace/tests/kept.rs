@@ -95,6 +95,44 @@ fn the_last_part_is_read_while_it_is_written_and_at_the_end() {
 }
 
 #[test]
+fn figures_of_steps_stay_when_the_steps_are_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut writer, path) = create(directory.path(), None);
+    let row = |number: u64| HistoryRow {
+        start_ns: common::START + number * MS,
+        duration_ns: MS,
+        first_step: number,
+        steps: 1,
+        busy_ns: (number % 2 == 0).then_some(number),
+        ..HistoryRow::default()
+    };
+    for number in 0..1000 {
+        run(&mut writer, number..number + 1, 100);
+        if number % 100 == 99 {
+            writer.write(&mut (number - 99..=number).map(row).collect()).unwrap();
+        }
+    }
+    let check = |file: &TraceFile| {
+        assert_eq!(file.rows::<HistoryRow>().0, (0..1000).map(row).collect::<Vec<_>>());
+        assert!(file.kept_since_ns().is_some() && spans(file).len() < 1200);
+    };
+    writer.flush().unwrap();
+    check(&TraceFile::open(&path).unwrap());
+    let copy = writer.copy_kept().unwrap().unwrap();
+    let dump = directory.path().join("dump.tprof");
+    copy.write(&dump).unwrap();
+    check(&TraceFile::open(&dump).unwrap());
+    writer.finish().unwrap();
+    let mut file = TraceFile::open(&path).unwrap();
+    check(&file);
+    // A part of the run has the figures of that part.
+    let times_ns = vec![(common::START + 10 * MS, common::START + 20 * MS)];
+    file.read_only(FilePart { recorded_ns: times_ns.clone(), times_ns, device_until_ns: None });
+    assert_eq!(file.rows::<HistoryRow>().0, (10..20).map(row).collect::<Vec<_>>());
+    assert_eq!(spans(&file), []);
+}
+
+#[test]
 fn nothing_is_missing_as_long_as_nothing_was_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);

@@ -21,6 +21,7 @@ pub const KINDS: &[DocumentKind] = &[
     tprof_metrics::gpu::report_gpu::KIND,
     tprof_metrics::machine::KIND,
     tprof_metrics::program::steps::KIND,
+    tprof_metrics::program::history::KIND,
     tprof_metrics::program::annotations::KIND,
     tprof_metrics::program::nvtx::KIND,
     tprof_metrics::program::spans::KIND,

@@ -4,6 +4,7 @@ use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
 use super::overhead_estimate;
 use crate::engine::workers::{ModuleTask, SymbolTask};
+use crate::output::files::WriteHistory;
 use crate::output::flushing;
 use crate::output::survivors::{self, Survivor};
 use crate::targets::target::Target;
@@ -166,6 +167,12 @@ impl Engine {
         if self.devices.waiting() > 0 {
             self.out.processes.losses.lose(READINGS, NO_FILE, self.devices.waiting());
         }
+        flushing::write_history(
+            &mut self.out.files,
+            &mut self.out.processes.losses,
+            now,
+            WriteHistory::Last,
+        );
         flushing::settle_files(&mut self.out.files, &mut self.out.processes.losses);
         if overhead_estimate::has_share(self.out.processes.tree_cpu_ns.max(self.written_off.cpu_ns))
         {

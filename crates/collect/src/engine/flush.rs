@@ -4,6 +4,7 @@ use super::finish::STATUS_NS;
 use super::main_loop::{Engine, MS};
 use super::run_info;
 use crate::error::CollectError;
+use crate::output::files::WriteHistory;
 use crate::output::{flushing, run_json};
 use std::fs;
 use std::io::{self, Write};
@@ -59,6 +60,8 @@ impl Engine {
         self.flush_samples(now, settled_ns, all);
         self.devices.write(&mut self.out.files);
         self.machine.write(&mut self.out.files);
+        let when = if all { WriteHistory::All } else { WriteHistory::Blocks };
+        flushing::write_history(&mut self.out.files, &mut self.out.processes.losses, now, when);
         self.parts.prices.begin();
     }
 

@@ -18,7 +18,7 @@ use crate::output::survivors::Survivor;
 use crate::shared::SessionMemory;
 use crate::targets::attribution::{Attribution, Destination};
 use crate::targets::ending::RecordedWork;
-use crate::targets::target::{Pass, Target, Targets};
+use crate::targets::target::{Pass, Targets};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
@@ -370,7 +370,10 @@ impl Engine {
         self.finish_ended_images(now);
         if now - self.timers.cpu_time_ns >= CPU_TIME_NS {
             self.timers.cpu_time_ns = now;
-            self.targets.values_mut().for_each(Target::read_cpu_time);
+            for target in self.targets.values_mut() {
+                target.read_cpu_time();
+                target.show_cpu_time(&mut self.out, now);
+            }
         }
         if now - self.timers.observed_ns >= self.parts.config.rss_interval.as_nanos() as u64 {
             self.timers.observed_ns = now;

@@ -6,7 +6,7 @@ use super::main_loop::Engine;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use tprof_os::sys;
-use tprof_trace::model::{Mark, MarkKind};
+use tprof_trace::model::MarkKind;
 
 impl Engine {
     /// Marks this moment in every file.
@@ -17,8 +17,7 @@ impl Engine {
     /// Marks a moment in every file.
     pub(super) fn mark_at(&mut self, time_ns: u64, name: &str, kind: MarkKind) {
         for file in &mut self.out.files.open {
-            let name = file.writer.name(name);
-            file.writer.mark(Mark { time_ns, process: None, name, kind });
+            file.writer.mark_named((None, time_ns), kind, name);
         }
     }
 

@@ -11,7 +11,7 @@ use super::main_loop::Engine;
 use crate::output::files::FileOwner;
 use crate::targets::target::Target;
 use tprof_os::sys;
-use tprof_trace::model::{Mark, MarkKind};
+use tprof_trace::model::MarkKind;
 
 impl Engine {
     /// Marks the beginning of a step. Step numbers must rise, because otherwise reports would
@@ -41,8 +41,7 @@ impl Engine {
         for file in 0..self.out.files.open.len() {
             let Some(process) = self.process_of_steps(file) else { continue };
             let Some(open) = self.out.files.open.get_mut(file) else { continue };
-            let (process, name) = (Some(process), open.writer.name(name));
-            open.writer.mark(Mark { time_ns, process, name, kind: MarkKind::Step });
+            open.writer.mark_named((Some(process), time_ns), MarkKind::Step, name);
             marked += 1;
         }
         marked

@@ -7,10 +7,11 @@ use crate::output::sources::SourceFiles;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use tprof_facts::history::{HistoryBuilder, LATE_PROPERTY};
 use tprof_os::sys;
 use tprof_symbols::ModuleFile;
 use tprof_trace::model::{
-    Counter, EventSample, Mark, MarkKind, NameId, ProcessIndex, Property, Sample,
+    Counter, EventSample, HistoryRow, MarkKind, NameId, ProcessIndex, Property, Sample,
 };
 use tprof_trace::run::RankInfo;
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
@@ -20,6 +21,12 @@ const WORTH_A_BLOCK: usize = 512;
 const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
 /// Longest time between two rows of a quantity that doesn't change, ns.
 const STEADY_NS: u64 = 1_000_000_000;
+/// Rows of steps' figures that are enough for a block. Fewer wait for [`HISTORY_WAITS_NS`], because a
+/// block of a few rows is mostly a header, and these rows are to be few kilobytes an hour.
+const HISTORY_BLOCK: usize = 128;
+const HISTORY_WAITS_NS: u64 = 60_000_000_000;
+/// Longest time before its file that a process begins, ns.
+const BEFORE_FILE_NS: u64 = 1_000_000_000;
 /// If a file could not be created, time until the next attempt, ns.
 const RETRY_NS: u64 = 1_000_000_000;
 
@@ -33,6 +40,17 @@ pub enum FileOwner {
     Rank(Rank),
     /// Processes that only start ranks.
     Launcher,
+}
+
+/// Which figures of steps are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteHistory {
+    /// Those that fill a block.
+    Blocks,
+    /// All that are complete.
+    All,
+    /// All, since nothing comes any more.
+    Last,
 }
 
 /// One open trace file.
@@ -71,6 +89,10 @@ pub struct OpenFile {
     sources: SourceFiles,
     /// When the last steps began, if only some are kept.
     pub step_starts: StepStarts,
+    /// Figures of steps that wait to be written.
+    history: Vec<HistoryRow>,
+    /// Time when figures of steps were last written, ns.
+    history_ns: u64,
 }
 
 /// The newest reading of a quantity.
@@ -101,6 +123,8 @@ impl OpenFile {
             devices: HashSet::new(),
             sources: SourceFiles::default(),
             step_starts: StepStarts::default(),
+            history: Vec::new(),
+            history_ns: sys::monotonic_ns(),
         }
     }
 
@@ -133,6 +157,29 @@ impl OpenFile {
         self.event_samples.sort_by_key(|sample| (sample.event, sample.thread, sample.time_ns));
         self.writer.write(&mut self.samples)?;
         self.writer.write(&mut self.event_samples)
+    }
+
+    /// Writes the figures of steps that are complete by now, unless they are too few for a block and
+    /// `when` lets them wait. Returns how many rows were lost with the error.
+    pub fn write_history(&mut self, now: u64, when: WriteHistory) -> Result<(), (u64, TraceError)> {
+        if self.owner == FileOwner::Launcher {
+            return Ok(());
+        }
+        let is_last = when == WriteHistory::Last;
+        let Some(watcher) = self.writer.watcher() else { return Ok(()) };
+        let (rows, late_ns) = (watcher.figures(now, is_last), watcher.late_ns());
+        self.history.extend(rows);
+        if is_last && late_ns > 0 {
+            self.write_property(LATE_PROPERTY, &late_ns.to_string());
+        }
+        let waited_ns = now.saturating_sub(self.history_ns);
+        let is_due = self.history.len() >= HISTORY_BLOCK || waited_ns >= HISTORY_WAITS_NS;
+        if self.history.is_empty() || when == WriteHistory::Blocks && !is_due {
+            return Ok(());
+        }
+        (self.history_ns, self.flushed_ns) = (now, now);
+        let count = self.history.len() as u64;
+        self.writer.write(&mut self.history).map_err(|error| (count, error))
     }
 
     /// Returns the number of samples that wait.
@@ -290,14 +337,15 @@ impl Files {
     /// Adds an open file, and returns its index.
     fn register(&mut self, writer: TraceWriter, owner: FileOwner, path: PathBuf) -> usize {
         let mut open = OpenFile::new(writer, owner, path);
+        // The first process may have begun a moment before its file.
+        let begun_ns = sys::monotonic_ns().saturating_sub(BEFORE_FILE_NS);
+        open.writer.watch(Box::new(HistoryBuilder::new(begun_ns.max(self.header.start_ns))));
         for (key, value) in &self.facts {
             open.write_property(key, value);
         }
         // Without this mark, a file without rows would look as if nothing had happened.
         if let Some((time_ns, by)) = &self.off_since {
-            let (time_ns, name) = (*time_ns, open.writer.name(by));
-            let kind = MarkKind::RecordingOff;
-            open.writer.mark(Mark { time_ns, process: None, name, kind });
+            open.writer.mark_named((None, *time_ns), MarkKind::RecordingOff, by);
         }
         self.open.push(open);
         self.open.len() - 1

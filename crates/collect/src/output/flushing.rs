@@ -1,6 +1,6 @@
 //! Flushes and closes the rank files, and counts the rows that can't be written.
 
-use crate::output::files::Files;
+use crate::output::files::{Files, WriteHistory};
 use crate::output::losses::Losses;
 use tprof_trace::model::Loss;
 
@@ -34,6 +34,16 @@ pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     }
     errors.iter().for_each(|error| losses.complain(error));
     count_dropped(files, losses);
+}
+
+/// Writes the figures of steps that are complete.
+pub fn write_history(files: &mut Files, losses: &mut Losses, now: u64, when: WriteHistory) {
+    for open in &mut files.open {
+        if let Err((lost, error)) = open.write_history(now, when) {
+            losses.lose("figures of steps", UNWRITTEN, lost);
+            losses.complain(&error.to_string());
+        }
+    }
 }
 
 /// Counts rows that the writers have dropped because too many could not be written.

@@ -36,6 +36,17 @@ impl Target {
         }
     }
 
+    /// Shows the CPU time to what adds up the figures of steps.
+    pub fn show_cpu_time(&mut self, out: &mut Output, now: u64) {
+        let (process, start_ns) = (self.hooks.index, self.start_ns);
+        let watcher = out.files.open.get_mut(self.file).and_then(|open| open.writer.watcher());
+        let Some(watcher) = watcher.filter(|_| self.end.is_none()) else { return };
+        if !std::mem::replace(&mut self.usage.is_shown, true) {
+            watcher.cpu_time(process, start_ns, 0);
+        }
+        watcher.cpu_time(process, now, self.usage.cpu_ns);
+    }
+
     /// Reads and writes RSS, mapped bytes, transferred bytes and the live bytes of the heap.
     pub fn observe(&mut self, out: &mut Output, now: u64) {
         if self.end.is_some() {

@@ -81,6 +81,8 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// CPU time of the pid before this image attached, ns.
     pub(super) cpu_before_ns: u64,
+    /// Whether [`Target::show_cpu_time`] has shown it before.
+    pub(super) is_shown: bool,
 }
 
 /// An attached image of a process.

@@ -5,6 +5,7 @@ pub mod annotations;
 pub mod compile;
 pub mod counters;
 pub mod flops;
+pub mod history;
 pub mod nvtx;
 pub mod operators;
 pub mod sequences;

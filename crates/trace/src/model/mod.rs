@@ -9,6 +9,7 @@ mod code;
 mod comm;
 mod device;
 mod heap;
+mod history;
 mod ids;
 mod measured;
 mod notes;
@@ -24,6 +25,7 @@ pub use device::{
     SyncKind, Synchronization,
 };
 pub use heap::{HeapChange, HeapEvent, HeapTotals, MapEvent, MapKind};
+pub use history::{HistoryRow, HistorySource};
 pub use ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 pub use measured::{Counter, RecordingTotals, counter};
 pub use notes::{HISTOGRAM_SEPARATOR, Loss, Mark, MarkKind, Property, SourceStamp, loss, property};

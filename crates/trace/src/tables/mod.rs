@@ -7,6 +7,7 @@
 mod caching_allocator;
 mod device;
 mod field;
+mod history;
 mod measured;
 mod span;
 mod stack;
@@ -17,6 +18,7 @@ use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
 use crate::error::Damage;
 use crate::model::*;
+use crate::watch::RowWatcher;
 
 /// Numbers of the tables.
 pub(crate) mod table {
@@ -57,6 +59,7 @@ pub(crate) mod table {
     pub const ALLOCATOR_SEGMENTS: u16 = 54;
     pub const ALLOCATOR_BLOCKS: u16 = 55;
     pub const ALLOCATOR_EVENTS: u16 = 56;
+    pub const HISTORY: u16 = 57;
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 
@@ -79,6 +82,7 @@ pub(crate) mod table {
                 | ALLOCATOR_SEGMENTS
                 | ALLOCATOR_BLOCKS
                 | ALLOCATOR_EVENTS
+                | HISTORY
         )
     }
 }
@@ -92,14 +96,35 @@ pub trait TraceRow: Row {
         let _ = rows;
         0
     }
+
+    /// Shows the rows to a watcher, if it wants rows of this table.
+    fn show(rows: &[Self], watcher: &mut dyn RowWatcher) {
+        let _ = (rows, watcher);
+    }
 }
 
 impl TraceRow for DeviceAllocation {}
-impl TraceRow for Span {}
-impl TraceRow for Kernel {}
-impl TraceRow for MemoryCopy {}
+impl TraceRow for Span {
+    fn show(rows: &[Span], watcher: &mut dyn RowWatcher) {
+        watcher.spans(rows);
+    }
+}
+impl TraceRow for Kernel {
+    fn show(rows: &[Kernel], watcher: &mut dyn RowWatcher) {
+        watcher.kernels(rows);
+    }
+}
+impl TraceRow for MemoryCopy {
+    fn show(rows: &[MemoryCopy], watcher: &mut dyn RowWatcher) {
+        watcher.copies(rows);
+    }
+}
 impl TraceRow for Synchronization {}
-impl TraceRow for Collective {}
+impl TraceRow for Collective {
+    fn show(rows: &[Collective], watcher: &mut dyn RowWatcher) {
+        watcher.collectives(rows);
+    }
+}
 impl TraceRow for ChannelWork {}
 impl TraceRow for Sample {
     fn cpu_samples(rows: &[Sample]) -> u64 {
@@ -113,6 +138,7 @@ impl TraceRow for ExternalId {}
 impl TraceRow for AllocatorSegment {}
 impl TraceRow for AllocatorBlock {}
 impl TraceRow for AllocatorEvent {}
+impl TraceRow for HistoryRow {}
 
 /// A row of a large table, or some of its columns. A reader decodes only the columns that it
 /// needs. Sealed, like [`TraceRow`].

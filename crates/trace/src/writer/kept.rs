@@ -268,7 +268,7 @@ impl KeptCopy {
         }
         let mut writer = TraceWriter::of(path, copy, self.bytes)?;
         (writer.index, writer.index_part) = (self.index, self.index_part);
-        writer.names_before = self.names;
+        writer.last_name = self.names;
         for (file, blocks) in self.segments {
             writer.append_blocks(file, &blocks)?;
         }
@@ -318,7 +318,7 @@ impl TraceWriter {
     pub fn copy_kept(&mut self) -> Result<Option<KeptCopy>, TraceError> {
         self.flush()?;
         let (recorded, index, bytes) = (self.recorded(), self.index.clone(), self.length);
-        let names = self.names_before + self.names.len() as u32;
+        let names = self.last_name;
         let Some(kept) = &mut self.kept else { return Ok(None) };
         kept.close_last();
         let open = |path: &Path| {

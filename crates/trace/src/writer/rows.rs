@@ -19,6 +19,9 @@ impl TraceWriter {
     pub fn process_end(&mut self, process: ProcessIndex, end_ns: u64, end: ProcessEnd) {
         self.pending.bytes += size_of::<ProcessEndRow>();
         self.pending.process_ends.push(ProcessEndRow { process, end_ns, end });
+        if let Some(watcher) = &mut self.watcher {
+            watcher.ended(process, end_ns);
+        }
     }
 
     /// Adds a thread. It replaces an earlier one with the same index.
@@ -93,9 +96,31 @@ impl TraceWriter {
     pub fn counter(&mut self, row: Counter) {
         self.pending.bytes += size_of::<Counter>();
         self.pending.counters.push(row);
+        if let Some(watcher) = &mut self.watcher {
+            watcher.counted(&row);
+        }
     }
 
-    /// Adds a mark.
+    /// Adds a mark with this name. Steps are many, and each has another name: the writer doesn't
+    /// remember those.
+    pub fn mark_named(
+        &mut self,
+        (process, time_ns): (Option<ProcessIndex>, u64),
+        kind: MarkKind,
+        text: &str,
+    ) {
+        let name = match kind {
+            MarkKind::Step => self.add_name(text),
+            _ => self.name(text),
+        };
+        let row = Mark { time_ns, process, name, kind };
+        if let Some(watcher) = &mut self.watcher {
+            watcher.marked(&row, text);
+        }
+        self.mark(row);
+    }
+
+    /// Adds a mark. Its name is one of this writer.
     pub fn mark(&mut self, row: Mark) {
         self.pending.bytes += size_of::<Mark>();
         self.pending.marks.push(row);

@@ -15,6 +15,24 @@ fn marks(path: &Path) -> Vec<String> {
 }
 
 #[test]
+fn names_of_steps_are_written_and_not_remembered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rank-0.tprof");
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+    mark(&mut writer, "first");
+    let names = writer.names.len();
+    for step in 0..1000 {
+        writer.mark_named((Some(0), 2 + step), MarkKind::Step, &format!("step {step}"));
+    }
+    assert_eq!(writer.names.len(), names);
+    mark(&mut writer, "last");
+    writer.finish().unwrap();
+    let marks = marks(&path);
+    assert_eq!((marks.len(), &*marks[0], &*marks[1001]), (1002, "first", "step 999"));
+    assert_eq!(marks[1], "last", "in order of time");
+}
+
+#[test]
 fn a_failed_write_is_cut_off_and_repeated_later() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rank-0.tprof");

@@ -229,8 +229,7 @@ impl Spans {
     }
 
     fn mark(&self, name: &str, kind: MarkKind, time_ns: u64, writer: &mut TraceWriter) {
-        let (process, name) = (Some(self.process), writer.name(name));
-        writer.mark(Mark { time_ns, process, name, kind });
+        writer.mark_named((Some(self.process), time_ns), kind, name);
     }
 
     /// Applies a switch of recording, from the reasons `before` to the reasons `off` why recording
