@@ -210,11 +210,14 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    fn texts(messages: &[MachineMessage]) -> Vec<&str> {
-        let text = |message| match message {
-            &MachineMessage::Error { ref text, .. } => Some(text.as_str()),
+    fn text(message: &MachineMessage) -> Option<&str> {
+        match message {
+            MachineMessage::Error { text, .. } => Some(text.as_str()),
             _ => None,
-        };
+        }
+    }
+
+    fn texts(messages: &[MachineMessage]) -> Vec<&str> {
         messages.iter().filter_map(text).collect()
     }
 
