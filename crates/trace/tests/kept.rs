@@ -103,7 +103,7 @@ fn figures_of_steps_stay_when_the_steps_are_deleted() {
         duration_ns: MS,
         first_step: number,
         steps: 1,
-        busy_ns: (number % 2 == 0).then_some(number),
+        busy_ns: number.is_multiple_of(2).then_some(number),
         ..HistoryRow::default()
     };
     for number in 0..1000 {

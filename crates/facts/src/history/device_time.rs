@@ -185,7 +185,7 @@ mod tests {
         let mut all = times(&[]);
         for at in 0..20_000 {
             all.add(at * 10, at * 10 + 4);
-            if at % 100 == 0 {
+            if at.is_multiple_of(100) {
                 all.settle(true);
                 all.forget((at * 10).saturating_sub(500));
             }

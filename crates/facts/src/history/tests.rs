@@ -316,7 +316,7 @@ fn a_million_steps_take_constant_memory_and_a_small_file() {
     for step in 0..1_000_000_u64 {
         let time_ns = S + step * 10 * MS;
         job.step(step, time_ns);
-        if step % 20 == 0 {
+        if step.is_multiple_of(20) {
             job.counter(time_ns, counter::RSS_BYTES, (Some(0), None), (step % 977) as f64 * 4096.0);
             rows.extend(job.figures(time_ns, false));
             longest = longest.max(rows.len());
