@@ -12,6 +12,8 @@ pub(super) struct RisingTotals<R> {
     rows: Vec<(u64, R)>,
     paused: Vec<(u64, u64)>,
     start_ns: u64,
+    /// Whether earlier readings were deleted, because only the last part of the run is kept.
+    is_last_part: bool,
 }
 
 impl<R> RisingTotals<R> {
@@ -22,7 +24,8 @@ impl<R> RisingTotals<R> {
         rows: impl Iterator<Item = (u64, R)>,
     ) -> RisingTotals<R> {
         let start_ns = file.process(process).map_or(0, |process| process.start_ns);
-        RisingTotals { rows: rows.collect(), paused: cycles::paused(file), start_ns }
+        let is_last_part = file.kept_since_ns().is_some();
+        RisingTotals { rows: rows.collect(), paused: cycles::paused(file), start_ns, is_last_part }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -39,6 +42,9 @@ impl<R> RisingTotals<R> {
     fn at(&self, time_ns: u64, of: &impl Fn(&R) -> u64) -> f64 {
         let after = self.rows.partition_point(|(at, _)| *at <= time_ns);
         let before = after.checked_sub(1).and_then(|at| self.rows.get(at));
+        if before.is_none() && self.is_last_part {
+            return self.before_first(time_ns, of);
+        }
         let (from_ns, from) = before.map_or((self.start_ns, 0), |(at, row)| (*at, of(row)));
         let Some((to_ns, to)) = self.rows.get(after).map(|(at, row)| (*at, of(row))) else {
             return from as f64;
@@ -52,6 +58,15 @@ impl<R> RisingTotals<R> {
         };
         let share = part as f64 / whole as f64;
         from as f64 + to.saturating_sub(from) as f64 * share
+    }
+
+    /// Returns a total at a time before the first reading, from which it is taken to rise as between
+    /// the first two.
+    fn before_first(&self, time_ns: u64, of: &impl Fn(&R) -> u64) -> f64 {
+        let [first, second, ..] = &self.rows[..] else { return 0.0 };
+        let rise = of(&second.1).saturating_sub(of(&first.1)) as f64;
+        let rate = rise / self.on_ns(first.0, second.0).max(1) as f64;
+        (of(&first.1) as f64 - rate * self.on_ns(time_ns, first.0) as f64).max(0.0)
     }
 
     /// Returns how long recording was on between two times.
@@ -70,7 +85,8 @@ mod tests {
     use super::*;
 
     fn series(rows: &[(u64, u64)], paused: &[(u64, u64)]) -> RisingTotals<u64> {
-        RisingTotals { rows: rows.to_vec(), paused: paused.to_vec(), start_ns: 0 }
+        let (rows, paused) = (rows.to_vec(), paused.to_vec());
+        RisingTotals { rows, paused, start_ns: 0, is_last_part: false }
     }
 
     #[test]
@@ -83,6 +99,16 @@ mod tests {
         assert_eq!((within(&even, 150, 900), within(&even, 200, 900)), (10.0, 0.0));
         let paused = series(&[(100, 10), (200, 30)], &[(110, 190)]);
         assert_eq!((within(&paused, 100, 110), within(&paused, 110, 190)), (10.0, 0.0));
+    }
+
+    #[test]
+    fn what_rose_before_the_part_that_is_kept_is_not_of_it() {
+        let whole = series(&[(1000, 5000), (1100, 5010), (1200, 5040)], &[]);
+        let kept = RisingTotals { is_last_part: true, ..whole };
+        let within = |from, to| kept.within(&Cover::of([Interval::new(from, to)]), |row| *row);
+        assert_eq!((within(950, 1000), within(950, 1150)), (5.0, 30.0));
+        let one = RisingTotals { is_last_part: true, ..series(&[(1000, 5000)], &[]) };
+        assert_eq!(one.within(&Cover::of([Interval::new(1000, 2000)]), |row| *row), 0.0);
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use tprof_rank::run::job_overhead::NO_PRICE;
 use tprof_rank::run::step_cost::{StepCost, StepPart};
 use tprof_rank::run::unit_costs::Prices;
 use tprof_rank::{Needs, RankTrace, Step, of_devices, steps_of_one_process};
+use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapTotals, RecordingTotals, SpanKind};
 
 use crate::program::steps::warm_up;
@@ -176,7 +177,7 @@ fn parts_of(
     };
     let mut samples = of("samples", "samples", sampled.samples as f64);
     let switches = prices.all("switches");
-    let share = sampled.waits as f64 / sampled.all_waits.max(1) as f64;
+    let share = kept_share(file) * sampled.waits as f64 / sampled.all_waits.max(1) as f64;
     samples.low += switches.ns_low as f64 * share;
     samples.high = samples.high.zip(switches.ns_high).map(|(high, all)| high + all as f64 * share);
     let waits = PartOfAll { part: "waits", count: None, low: 0.0, high: Some(work.wait_ns) };
@@ -191,6 +192,15 @@ fn parts_of(
     parts.extend([samples, in_place, waits, collector]);
     parts.retain(|part| part.count.is_some_and(|count| count > 0.0) || part.high != Some(0.0));
     Ok(parts)
+}
+
+/// Returns the share of the run's time that is kept, 1 unless the beginning was deleted. Context
+/// switches, of which only the number in the whole run is known, are assumed to be even.
+fn kept_share(file: &TraceFile) -> f64 {
+    let begun_ns = file.processes().iter().map(|process| process.start_ns).min();
+    let (Some(since_ns), Some(begun_ns)) = (file.kept_since_ns(), begun_ns) else { return 1.0 };
+    let length = |from_ns: u64| file.last_ns().saturating_sub(from_ns) as f64;
+    (length(since_ns) / length(begun_ns).max(1.0)).min(1.0)
 }
 
 /// The work of recording in some steps.
