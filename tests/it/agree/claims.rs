@@ -20,7 +20,7 @@ const THINGS: [(&str, Subject); 11] = [
 ];
 
 /// Beginnings of other sentences that say that something was not recorded.
-const DENIED: [(&str, Subject); 30] = [
+const DENIED: [(&str, Subject); 33] = [
     ("no kernel, copy or memset was recorded", Work),
     ("no CUDA or HIP call was recorded", Calls),
     ("no cuBLAS matrix multiplication was recorded", Gemms),
@@ -51,12 +51,16 @@ const DENIED: [(&str, Subject); 30] = [
     ("no RSS was sampled", Rss),
     ("allocations were not recorded", Heap),
     ("no collective was recorded, and no rank was sampled in one", Communicates),
+    ("no work of a device was recorded", Work),
+    ("no operation between ranks was recorded", Communicates),
+    ("no steps are known", Steps),
 ];
 
 /// Beginnings of sentences that this test can't check, because no report counts what they deny, or
 /// the sentence denies only a part of it.
 const UNCOUNTED: &[&str] = &[
     "none lies in the steps, only outside of them",
+    "no figure left its own past",
     "no operator with known operations began in it",
     "no message has ",
     "no collective ran on the device ",

@@ -202,9 +202,8 @@ fn unknown(situation: &Situation<'_>, unanswered: usize) -> Verdict {
     });
     let (rank, doing) = (words::rank(view.state), words::doing(view));
     let ended = ended.unwrap_or_default();
-    let text = format!(
-        "nothing shows whether {rank} works or stands still: {doing}{recorded}{ended}{missing}"
-    );
+    let text =
+        format!("{rank} may work or stand still, nothing tells: {doing}{recorded}{ended}{missing}");
     Verdict::about(Kind::Unknown, view, text)
 }
 
