@@ -21,6 +21,8 @@ use crate::verdict::Verdict;
 /// The rule that judges errors of the machine beside the run.
 pub(super) struct MachineErrors;
 
+/// What the kernel writes if a cgroup's limit was reached.
+const OF_CGROUP: &str = "Memory cgroup out of memory";
 const NO_TIME: &str = "an error of the machine costs the job, or nothing";
 /// The share of a finding after which something failed or hung; it makes the finding critical.
 const FAILED: f64 = 1.0;
@@ -118,13 +120,16 @@ fn of_marks(scene: &Scene<'_>, errors: &Errors, events: &Events) -> Vec<Finding>
 fn is_found(scene: &Scene<'_>, errors: &Errors, events: &Events, group: &Group) -> bool {
     let (error, followed) = (&group.first, &group.followed);
     match error.kind {
-        // The cgroup counts the kills of its own processes, and MemoryNearLimit reports them. A
-        // process of another program that was killed only matters if it slowed the job down.
+        // The cgroup counts the kills of its own processes, and MemoryNearLimit reports them. That
+        // another program was killed only matters if the whole machine lacked memory, and not that
+        // program's cgroup, and if the job slowed down.
         MachineErrorKind::OomKill => {
             let is_counted = Cgroup::of(scene.rank.file).oom_kills.get().is_some_and(|n| n > 0);
             let is_own = is_victim_own(scene, errors, error);
             !is_counted && is_own.unwrap_or(false)
-                || is_own == Some(false) && !followed.slow_steps.is_empty()
+                || is_own == Some(false)
+                    && !error.detail.contains(OF_CGROUP)
+                    && !followed.slow_steps.is_empty()
         }
         // DeviceErrors reports the call that such an error makes fail.
         MachineErrorKind::Xid(number) if XidClass::of(number).0 == XidClass::Program => {

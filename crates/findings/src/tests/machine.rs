@@ -182,6 +182,17 @@ fn a_killed_process_is_found_unless_the_cgroup_counted_the_kill() {
 }
 
 #[test]
+fn another_programs_kill_counts_if_the_whole_machine_lacked_memory() {
+    let found = |whose: &str| {
+        let mut job = job(10, 2);
+        let line = format!("{whose}ut of memory: Killed process 99 (other) total-vm:9kB");
+        mark(&mut job, 1_200 * MS, &kernel(&line));
+        ask(job).found.len()
+    };
+    assert_eq!((found("O"), found("Memory cgroup o")), (1, 0));
+}
+
+#[test]
 fn without_a_watch_the_rule_is_not_checked() {
     assert!(Job::new(3, 100 * MS).ask("MachineErrors").unchecked.is_some());
     let mut denied = Job::new(3, 100 * MS);
