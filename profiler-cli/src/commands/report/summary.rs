@@ -209,7 +209,10 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     match (left, short) {
         (0, _) => {}
         (_, 0) => page.line(&format!("  ... and {left_words} more: --top or --json")),
-        (_, _) if left == short => page.line(&format!("  ... and {left_words} short ones: --json")),
+        (_, _) if left == short => {
+            let short = counted(short as u64, "short one", "short ones");
+            page.line(&format!("  ... and {short}: --json"));
+        }
         (..) => {
             let short = count(short as u64);
             page.line(&format!("  ... and {left_words} more, {short} of them short: --json"));
