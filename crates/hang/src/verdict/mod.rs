@@ -202,8 +202,9 @@ fn unknown(situation: &Situation<'_>, unanswered: usize) -> Verdict {
     });
     let (rank, doing) = (words::rank(view.state), words::doing(view));
     let ended = ended.unwrap_or_default();
-    let text =
-        format!("{rank} may work or stand still, nothing tells: {doing}{recorded}{ended}{missing}");
+    let text = format!(
+        "{rank} stands still, or does what tprof doesn't record: {doing}{recorded}{ended}{missing}"
+    );
     Verdict::about(Kind::Unknown, view, text)
 }
 
