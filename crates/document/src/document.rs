@@ -144,6 +144,11 @@ impl Table {
         self
     }
 
+    /// Returns how many rows text shows at most if `top` were asked for.
+    pub fn most_shown(&self, top: usize) -> usize {
+        top.max(self.least_shown)
+    }
+
     /// Returns the number of rows, and how many rows remain if only the first `top` are shown. A
     /// table of [`View::Groups`] counts groups instead: the first number is that of groups, and the
     /// second is how many rows the first `top` groups have.
@@ -151,7 +156,7 @@ impl Table {
         let depth = self.columns.iter().position(|column| column.key == "depth");
         let Some(depth) = depth.filter(|_| self.view == View::Groups) else {
             let rows = self.folded.as_ref().map_or(self.rows.len(), |folded| folded.from);
-            return (rows, top.max(self.least_shown).min(rows));
+            return (rows, self.most_shown(top).min(rows));
         };
         let is_first = |row: &Vec<Cell>| row[depth] == Cell::from(0_u64);
         let firsts = || self.rows.iter().enumerate().filter(|(_, row)| is_first(row));

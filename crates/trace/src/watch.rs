@@ -8,7 +8,7 @@ use crate::model::*;
 pub trait RowWatcher: Send {
     /// A name got its id. Each name comes before the rows that use it. Names of marks don't come.
     fn named(&mut self, id: NameId, text: &str);
-    /// A mark, with the text of its name.
+    /// A mark was recorded, with the text of its name.
     fn marked(&mut self, row: &Mark, name: &str);
     /// A quantity was read.
     fn counted(&mut self, row: &Counter);
@@ -16,13 +16,13 @@ pub trait RowWatcher: Send {
     fn ended(&mut self, process: ProcessIndex, end_ns: u64);
     /// A process has used so much CPU time at this time, ns.
     fn cpu_time(&mut self, process: ProcessIndex, time_ns: u64, cpu_ns: u64);
-    /// Spans of host threads.
+    /// Spans of host threads were recorded.
     fn spans(&mut self, rows: &[Span]);
-    /// Kernels.
+    /// Kernels were recorded.
     fn kernels(&mut self, rows: &[Kernel]);
-    /// Copies and memsets.
+    /// Copies and memsets were recorded.
     fn copies(&mut self, rows: &[MemoryCopy]);
-    /// Operations between ranks.
+    /// Operations between ranks were recorded.
     fn collectives(&mut self, rows: &[Collective]);
     /// Returns the rows of figures that are complete at the time `now_ns`; all of them if nothing
     /// comes any more.

@@ -30,7 +30,7 @@ const MOST_WAITING: usize = 4096;
 pub enum MachineMessage {
     /// The value of [`property::MACHINE`]. It replaces the previous one.
     Facts(String),
-    /// An error.
+    /// The machine reported an error.
     Error {
         /// Time on CLOCK_MONOTONIC, ns.
         time_ns: u64,
@@ -41,9 +41,9 @@ pub enum MachineMessage {
     Counter(ErrorCounter),
     /// Lines of the kernel's log were lost.
     LinesLost {
-        /// The reason.
+        /// Why they were lost, in words.
         why: &'static str,
-        /// Number of lines.
+        /// How many lines were lost.
         count: u64,
     },
 }
@@ -69,7 +69,7 @@ impl ErrorCounter {
     }
 }
 
-/// What the files of a run have of the machine's errors, and what they don't have yet.
+/// The errors and counters of the machine in a run, and how much of them each file has.
 #[derive(Debug, Default)]
 pub struct MachineRows {
     /// The newest facts, and how often they changed.
@@ -84,7 +84,7 @@ pub struct MachineRows {
 }
 
 impl MachineRows {
-    /// Takes a message.
+    /// Keeps what a message tells until it is written. What there is no room for counts as lost.
     pub fn take(&mut self, message: MachineMessage, losses: &mut Losses) {
         match message {
             MachineMessage::Facts(facts) => self.facts = (facts, self.facts.1 + 1),

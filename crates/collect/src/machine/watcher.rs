@@ -28,6 +28,7 @@ const MOST_IN_BURST: u64 = 20;
 const BURST_NS: u64 = 10_000_000_000;
 /// The reasons why lines of the kernel's log are lost.
 const OVERWRITTEN: &str = "the kernel overwrote them before they were read";
+const MALFORMED: &str = "they have no head that could be parsed";
 const TOO_MANY: &str = "more than 20 errors in 10 s";
 
 /// Reads the machine's errors. Its thread ends when it is dropped.
@@ -97,12 +98,14 @@ impl MachineWatcher {
 
     fn read_log(&mut self, messages: &mut Vec<MachineMessage>) -> bool {
         let Ok(log) = &mut self.log else { return false };
-        let KernelLogReading { lines, lost, malformed: _, bytes } = log.read();
+        let KernelLogReading { lines, lost, malformed, bytes } = log.read();
         // The time is taken after the reading, because lines may be logged during it.
         let (after_ns, before_ns) = (self.log_read_ns, sys::monotonic_ns());
         self.log_read_ns = before_ns;
-        if lost > 0 {
-            messages.push(MachineMessage::LinesLost { why: OVERWRITTEN, count: lost });
+        for (why, count) in [(OVERWRITTEN, lost), (MALFORMED, malformed)] {
+            if count > 0 {
+                messages.push(MachineMessage::LinesLost { why, count });
+            }
         }
         let mut too_many = 0;
         for line in lines {

@@ -42,14 +42,14 @@ pub enum FileOwner {
     Launcher,
 }
 
-/// Which figures of steps are written.
+/// How many of the figures of steps that wait are written now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteHistory {
-    /// Those that fill a block.
+    /// All that are complete, if they are enough for a block or have waited for long.
     Blocks,
-    /// All that are complete.
+    /// All that are complete, however few.
     All,
-    /// All, since nothing comes any more.
+    /// All, also those that aren't complete, since nothing more comes.
     Last,
 }
 

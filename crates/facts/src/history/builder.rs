@@ -75,7 +75,8 @@ pub struct HistoryBuilder {
     /// Times at which recording was switched, ns, the process if only one was, and whether it was on
     /// from then on.
     switches: VecDeque<(u64, Option<ProcessIndex>, bool)>,
-    /// What lies before this time is in a row, or in none, ns.
+    /// Rows have been made for all time up to here, ns. What is recorded later of an earlier time
+    /// is in no row.
     settled_ns: u64,
     /// The latest time of anything so far, ns.
     seen_ns: u64,
@@ -192,7 +193,7 @@ impl HistoryBuilder {
         self.operating.settle(is_bounded);
     }
 
-    /// Makes a row, and forgets what no later row needs.
+    /// Makes the row of a draft, and forgets what no later row needs.
     fn complete(&mut self, mut draft: Draft) -> HistoryRow {
         let mut row = draft.row();
         let (time, windows) = ((draft.start_ns(), draft.end_ns()), &draft.windows[..]);

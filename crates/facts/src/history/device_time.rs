@@ -19,7 +19,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Adds an interval.
+    /// Adds an interval in which the device worked. It may come out of order.
     pub fn add(&mut self, start_ns: u64, end_ns: u64) {
         if end_ns <= start_ns {
             return;
@@ -109,13 +109,13 @@ pub(super) struct DeviceTimes {
 /// What devices did within windows, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeviceParts {
-    /// Anything ran.
+    /// Time in which a kernel, a copy or a memset ran.
     pub busy_ns: u64,
-    /// A kernel computed.
+    /// Time in which a kernel computed.
     pub compute_ns: u64,
-    /// A kernel communicated.
+    /// Time in which a kernel communicated.
     pub communication_ns: u64,
-    /// A kernel communicated, and none computed.
+    /// Time in which a kernel communicated and none computed.
     pub exposed_ns: u64,
 }
 

@@ -10,7 +10,7 @@ const STALE_NS: u64 = 60_000_000_000;
 /// dropped.
 const MOST: usize = 1 << 16;
 
-/// A quantity.
+/// A quantity that is read from time to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Gauge {
     Heap,
@@ -50,7 +50,7 @@ impl Gauge {
     }
 }
 
-/// Whose quantity it is.
+/// What a quantity is read of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum GaugeOwner {
     Process(ProcessIndex),

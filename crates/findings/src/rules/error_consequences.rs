@@ -24,7 +24,7 @@ const MOST_UNTIL_FAILURE_NS: u64 = 60_000_000_000;
 /// A hang that began within this time after an error counts as its consequence.
 const MOST_UNTIL_HANG_NS: u64 = 30_000_000_000;
 
-/// A step.
+/// A step, with its number and its time on the file's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimedStep {
     pub number: u64,

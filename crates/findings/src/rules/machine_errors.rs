@@ -49,13 +49,14 @@ impl Rule for MachineErrors {
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let errors = Errors::of(scene.rank.file);
-        if !errors.were_watched() {
-            return Verdict::unchecked(
-                "the machine was not watched for errors",
-                "a recording by `tprof run`",
-            );
+        if errors.watched().is_empty() {
+            let why = match errors.were_watched() {
+                true => errors.watch(),
+                false => "nobody watched the machine for errors".to_owned(),
+            };
+            return Verdict::unchecked(why, "a recording by `tprof run`");
         }
-        let clear = clear(&errors);
+        let clear = format!("nothing followed an error; {}", errors.watch());
         if errors.errors.is_empty() && errors.counters.is_empty() {
             return Verdict::no_problem(clear);
         }
@@ -64,15 +65,6 @@ impl Rule for MachineErrors {
         found.extend(of_counters(scene, &errors, &events));
         if found.is_empty() { Verdict::no_problem(clear) } else { Verdict::Found(found) }
     }
-}
-
-/// Says what was watched, and what could not be.
-fn clear(errors: &Errors) -> String {
-    let watched = match errors.watched() {
-        words if words.is_empty() => "nothing was watched".to_owned(),
-        words => format!("nothing followed an error; watched: {words}"),
-    };
-    [vec![watched], errors.not_watched()].concat().join("; ")
 }
 
 /// Errors of one kind and place.

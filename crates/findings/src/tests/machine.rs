@@ -1,4 +1,4 @@
-//! Tests of MachineErrors.
+//! Tests of the rule MachineErrors.
 
 use tprof_facts::machine_errors::MachineError;
 use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd, counter, property};
@@ -63,7 +63,7 @@ fn an_error_in_a_slow_step_is_found_with_the_time_that_it_may_have_cost() {
     let outcome = ask(usual);
     assert!(outcome.found.is_empty(), "{outcome:?}");
     let clear = outcome.no_problem.unwrap();
-    assert_eq!(clear, "nothing followed an error; watched: the kernel's log, the network");
+    assert_eq!(clear, "nothing followed an error; tprof watched the kernel's log, the network");
 }
 
 #[test]
@@ -194,13 +194,16 @@ fn another_programs_kill_counts_if_the_whole_machine_lacked_memory() {
 
 #[test]
 fn without_a_watch_the_rule_is_not_checked() {
+    let mut blind = Job::new(3, 100 * MS);
+    blind.fact(property::MACHINE, r#"{"kernel_log":"denied","network":"denied"}"#);
+    assert!(ask(blind).unchecked.is_some(), "nothing can be said of what nobody saw");
     assert!(Job::new(3, 100 * MS).ask("MachineErrors").unchecked.is_some());
     let mut denied = Job::new(3, 100 * MS);
     denied.fact(property::MACHINE, r#"{"kernel_log":"/dev/kmsg: denied","network":null}"#);
     let clear = ask(denied).no_problem.unwrap();
     assert_eq!(
         clear,
-        "nothing followed an error; watched: the network; the kernel's log was not readable: /dev/kmsg: \
+        "nothing followed an error; tprof watched the network; the kernel's log was not readable: /dev/kmsg: \
          denied"
     );
 }

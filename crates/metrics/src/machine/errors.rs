@@ -19,7 +19,7 @@ pub type Totals = BTreeMap<u64, f64>;
 pub struct TimedError {
     /// Time of the error on the file's clock.
     pub time_ns: u64,
-    /// The error.
+    /// Its kind, device and text.
     pub error: MachineError,
 }
 
@@ -148,7 +148,7 @@ impl MachineErrors {
     }
 
     /// Returns why something could not be watched, as sentences without a full stop.
-    pub fn not_watched(&self) -> Vec<String> {
+    fn not_watched(&self) -> Vec<String> {
         let mut why = Vec::new();
         match &self.machine {
             None => why.push("neither the kernel's log nor the network was watched".to_owned()),
@@ -168,6 +168,16 @@ impl MachineErrors {
             why.extend(missing.map(|missing| format!("GPU {index} reports no XIDs: {missing}")));
         }
         why
+    }
+
+    /// Says in one sentence without a full stop what was watched, and what could not be.
+    pub fn watch(&self) -> String {
+        let mut all = vec![match self.watched() {
+            words if words.is_empty() => "tprof could watch nothing".to_owned(),
+            words => format!("tprof watched {words}"),
+        }];
+        all.extend(self.not_watched());
+        all.join("; ")
     }
 
     /// Returns what was watched, in a few words; empty if nothing was.

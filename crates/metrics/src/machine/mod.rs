@@ -9,7 +9,7 @@ use tprof_rank::{Needs, RankTrace};
 
 pub use errors::{CounterKey, MachineErrors, Rise, TimedError, Totals, UNCORRECTED};
 
-/// The report `machine`.
+/// Registers the report, for the list of kinds.
 pub const KIND: DocumentKind = DocumentKind {
     name: "machine",
     about: "errors of GPUs, the kernel and the network beside the run",

@@ -10,7 +10,7 @@ use tprof_trace::model::counter;
 use super::errors::MachineErrors;
 
 const NOT_WATCHED: &str =
-    "the machine was not watched for errors (needs a recording by tprof, not an import)";
+    "nobody watched the machine for errors: imported traces and older recordings don't have them";
 
 const NOTHING: &str = "nothing was reported or counted in this run";
 
@@ -42,7 +42,8 @@ pub(super) fn body(parts: &[(RankContext, MachineErrors)]) -> Body {
         counters(at, host, &mut tables[1]);
         watched(host, &mut tables[2]);
     }
-    let notes = hosts.iter().map(|(name, (_, host))| note(name, host)).collect();
+    let notes =
+        hosts.iter().map(|(name, (_, host))| format!("on {name} {}", host.watch())).collect();
     let notes = if why == NOT_WATCHED { Vec::new() } else { notes };
     Body { tables: tables.into(), notes }
 }
@@ -59,17 +60,6 @@ fn weight(weight: Weight) -> &'static str {
 fn empty(hosts: &Hosts<'_>) -> String {
     let is_watched = hosts.values().any(|(_, host)| host.were_watched());
     if is_watched { NOTHING.to_owned() } else { NOT_WATCHED.to_owned() }
-}
-
-/// Says in one sentence what was watched on a host, and what could not be.
-fn note(name: &str, host: &MachineErrors) -> String {
-    let watched = match host.watched() {
-        words if words.is_empty() => "nothing was watched".to_owned(),
-        words => format!("watched: {words}"),
-    };
-    let mut all = vec![format!("{name}: {watched}")];
-    all.extend(host.not_watched());
-    all.join("; ")
 }
 
 fn counters(at: &RankContext, host: &MachineErrors, table: &mut Table) {
@@ -228,7 +218,7 @@ mod tests {
         assert_eq!(watched.rows.len(), 5);
         assert_eq!(
             body.notes,
-            ["node: watched: the network, 1 GPU; the kernel's log was not readable: denied"]
+            ["on node tprof watched the network, 1 GPU; the kernel's log was not readable: denied"]
         );
     }
 

@@ -197,10 +197,9 @@ fn parts_of(
 /// Returns the share of the run's time that is kept, 1 unless the beginning was deleted. Context
 /// switches, of which only the number in the whole run is known, are assumed to be even.
 fn kept_share(file: &TraceFile) -> f64 {
-    let begun_ns = file.processes().iter().map(|process| process.start_ns).min();
-    let (Some(since_ns), Some(begun_ns)) = (file.kept_since_ns(), begun_ns) else { return 1.0 };
+    let Some(since_ns) = file.kept_since_ns() else { return 1.0 };
     let length = |from_ns: u64| file.last_ns().saturating_sub(from_ns) as f64;
-    (length(since_ns) / length(begun_ns).max(1.0)).min(1.0)
+    (length(since_ns) / length(file.header().start_ns).max(1.0)).min(1.0)
 }
 
 /// The work of recording in some steps.

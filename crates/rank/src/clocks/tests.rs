@@ -1,19 +1,9 @@
 //! Simulated ranks with known offsets and drifts.
 
+use tprof_fixture::random::Random;
+
 use super::*;
 use crate::roles::Role;
-
-/// A pseudorandom sequence (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % most
-    }
-}
 
 const JITTER_NS: u64 = 1_000_000;
 const TRANSFER_NS: u64 = 20_000;

@@ -96,7 +96,7 @@ pub enum HistorySource {
     None,
     /// Marks or ranges of the program.
     Explicit,
-    /// torch.profiler.
+    /// Steps of torch.profiler.
     Profiler,
     /// Updates of the optimizer.
     Optimizer,

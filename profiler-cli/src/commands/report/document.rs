@@ -53,7 +53,7 @@ pub fn tables(page: &mut Page, tables: &[Table], top: usize) {
 
 fn title(page: &mut Page, table: &Table, top: usize) {
     let (all, _) = table.counted(top);
-    let top = top.max(table.least_shown);
+    let top = table.most_shown(top);
     let cut = match table.view != View::Curve && all > top {
         true => format!(", {} of {}", top, count(all as u64)),
         false => String::new(),

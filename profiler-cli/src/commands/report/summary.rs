@@ -205,18 +205,10 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     table.fill_last(page.width(), |room| commands::labels(&commands, room));
     page.table(&table);
     let left = report.processes.len() - rows.len();
-    let left_words = count(left as u64);
-    match (left, short) {
-        (0, _) => {}
-        (_, 0) => page.line(&format!("  ... and {left_words} more: --top or --json")),
-        (_, _) if left == short => {
-            let short = counted(short as u64, "short one", "short ones");
-            page.line(&format!("  ... and {short}: --json"));
-        }
-        (..) => {
-            let short = count(short as u64);
-            page.line(&format!("  ... and {left_words} more, {short} of them short: --json"));
-        }
+    if left > 0 {
+        // Short ones are in no text.
+        let how = if left > short { "--top or --json" } else { "--json" };
+        page.line(&format!("  ... and {} more: {how}", count(left as u64)));
     }
 }
 

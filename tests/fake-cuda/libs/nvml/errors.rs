@@ -56,7 +56,7 @@ pub extern "C" fn nvmlDeviceRegisterEvents(of: *mut c_void, kinds: u64, set: *mu
     }
 }
 
-/// NVML's `nvmlEventData_t` structure.
+/// The C structure `nvmlEventData_t`, as NVML's header lays it out.
 #[repr(C)]
 pub struct EventData {
     device: *mut c_void,

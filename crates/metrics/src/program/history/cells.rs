@@ -26,7 +26,7 @@ impl Part {
         }
     }
 
-    /// Returns both together.
+    /// Adds another part and its whole.
     pub fn plus(self, other: Part) -> Part {
         Part { of: self.of + other.of, whole: self.whole + other.whole }
     }
@@ -64,11 +64,11 @@ pub struct Cell {
     pub power: Part,
     pub read: Part,
     pub written: Part,
-    /// Last values.
+    /// Memory at the end of the last row that knows it, bytes.
     pub heap_bytes: Option<u64>,
     pub resident_bytes: Option<u64>,
     pub device_memory_bytes: Option<u64>,
-    /// Highest value.
+    /// The highest temperature of a device.
     pub temperature_celsius: Option<u64>,
     pub throttle_reasons: Option<u64>,
     pub throttled: Part,

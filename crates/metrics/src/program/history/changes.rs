@@ -66,11 +66,11 @@ impl Effect {
 /// How a series changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeKind {
-    /// To another level.
+    /// The values went to another level.
     Shift,
-    /// Slowly, all the time.
+    /// The values moved slowly over the whole series.
     Drift,
-    /// Once.
+    /// One value was extreme.
     Spike,
 }
 
@@ -88,13 +88,13 @@ impl ChangeKind {
 /// A change of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesChange {
-    /// How it changed.
+    /// Whether it is a shift, a drift or a spike.
     pub kind: ChangeKind,
     /// Index of the first value after the change.
     pub from: usize,
     /// Index of the first value that is back; `None` if it didn't come back.
     pub until: Option<usize>,
-    /// The median before.
+    /// The median of the values before the change.
     pub before: f64,
     /// The spread before, as a standard deviation.
     pub spread: f64,
@@ -298,34 +298,13 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::random::Random;
+
     use super::*;
 
     const STEP: Effect = Effect { share: 0.05, amount: 0.0 };
     /// Steps of a day of one a second.
     const DAY: usize = 86_400;
-
-    /// A pseudorandom sequence (SplitMix64).
-    struct Random(u64);
-
-    impl Random {
-        fn next(&mut self) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        }
-
-        /// A number above 0 and at most 1.
-        fn unit(&mut self) -> f64 {
-            ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
-        }
-
-        fn normal(&mut self) -> f64 {
-            let (a, b) = (self.unit(), self.unit());
-            (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
-        }
-    }
 
     /// A steady job's step times, in seconds: jitter of 3 % whose tail is heavy, a wander of 1 % that
     /// lasts for some ten steps and one of 1 % that lasts for an hour, warm-up, an evaluation each

@@ -5,33 +5,26 @@ use tprof_trace::model::HistoryRow;
 
 use super::changes::Effect;
 
-/// A figure of a row.
+/// A figure of a row. Shares are of the time of the steps, times of several devices added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {
-    /// Time of a step.
     StepTime,
-    /// Share of the steps in which a device is busy.
     Busy,
-    /// Share of the steps in which it computes.
     Compute,
-    /// Share of the steps in which it communicates without computing.
+    /// Communication while nothing is computed.
     ExposedCommunication,
-    /// Share of the steps in which it only copies.
+    /// Copies while no kernel runs.
     Copies,
     /// Share of the steps that a rank waits less in operations between ranks than the others do: they
     /// wait for it.
     Late,
-    /// Processors that the rank's processes keep busy.
+    /// Number of processors that the rank's processes keep busy.
     Cpu,
-    /// Live bytes of the heaps.
     Heap,
-    /// Resident memory.
     Resident,
-    /// Memory of the devices.
     DeviceMemory,
     /// Temperature of the hottest device.
     Temperature,
-    /// Power draw of the devices.
     Power,
     /// Clock of the slowest device.
     Clock,
@@ -107,7 +100,7 @@ impl Figure {
         }
     }
 
-    /// Returns the unit.
+    /// Returns the unit of the figure's values.
     pub(super) fn unit(self) -> FigureUnit {
         match self {
             Figure::StepTime => FigureUnit::Nanoseconds,

@@ -5,9 +5,8 @@
 //! `figures` lists the series that are looked at; `summary` makes a rank's part of its rows; `cells`
 //! adds rows up by time, `ranks` compares ranks, and `tables` has the tables.
 
-pub mod changes;
-
 mod cells;
+mod changes;
 mod figures;
 mod ranks;
 mod summary;
@@ -19,10 +18,9 @@ use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_facts::history::of_file;
 use tprof_rank::{Needs, RankTrace};
 
-pub use figures::Figure;
-pub use summary::RankHistory;
+use summary::RankHistory;
 
-/// The report `history`.
+/// Registers the report, for the list of kinds.
 pub const KIND: DocumentKind = DocumentKind {
     name: "history",
     about: "steps, devices, memory over the whole job, and what changed",

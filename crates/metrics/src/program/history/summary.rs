@@ -11,7 +11,7 @@ use super::figures::Figure;
 /// The history of a rank, as far as the report needs it. Times are since the run began.
 #[derive(Clone, Debug, Default)]
 pub struct RankHistory {
-    /// Number of rows.
+    /// How many rows the rank's history has.
     pub count: usize,
     /// How many of them were computed from events now.
     pub computed: usize,
@@ -21,7 +21,7 @@ pub struct RankHistory {
     pub sources: Vec<HistorySource>,
     /// Beginning of the first row and end of the last one, ns.
     pub extent_ns: Option<(u64, u64)>,
-    /// Number of steps.
+    /// How many steps these rows stand for.
     pub steps: u64,
     /// Median of the steps, ns.
     pub median_ns: Option<u64>,
@@ -40,9 +40,9 @@ pub struct RankHistory {
 /// A change of a figure of a rank. Times are since the run began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureChange {
-    /// What changed.
+    /// The figure that changed.
     pub figure: Figure,
-    /// How it changed.
+    /// The change of its values; indexes are those of the rows in which it is known.
     pub change: SeriesChange,
     /// When it changed, and when it was back, ns.
     pub from_ns: u64,
