@@ -10,7 +10,7 @@ use tprof_tests::{
     rank_file, rows, run_info, traced, with_real_nvtx,
 };
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapChange, Span, SpanKind};
+use tprof_trace::model::{HeapChange, MarkKind, Span, SpanKind};
 
 const NVTX: &[&str] = &["--activities", "nvtx"];
 /// All modes of the program, except those in which it ends abnormally.
@@ -134,7 +134,8 @@ fn every_range_is_recorded_once_with_all_its_attributes() {
         assert_eq!(log.len(), 4 + 3 + 2 + 4 * 50 + 1, "{victim:?}");
         assert_ranges(&run.run, &log);
         let file = rank_file(&run.run, 0);
-        let marks: Vec<&str> = file.marks().iter().map(|mark| file.name(mark.name)).collect();
+        let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
+        let marks: Vec<&str> = marks.map(|mark| file.name(mark.name)).collect();
         let wanted = ["registered", "mark", "mark in a structure", "mark, wide"];
         assert_eq!(marks, wanted, "{victim:?}");
         let named: BTreeSet<&str> = file

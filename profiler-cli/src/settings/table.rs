@@ -411,7 +411,7 @@ pub static ON: Setting = Setting {
     name: "on",
     short: None,
     group: Group::What,
-    help: "When this happens, write what each rank does and, with --keep, what is kept: slow-step=3x (a step takes 3 times as long as usual), hang=5m; with --keep also oom, error, signal=USR2",
+    help: "When this happens, write what each rank does and, with --keep, what is kept: slow-step=3x (a step takes 3 times as long as usual), hang=5m; with --keep also oom, error (a process fails, and the job goes on), signal=USR2",
     kind: ValueKind::Text("EVENTS", || vec!["slow-step=", "hang=", "oom", "error", "signal="]),
     set: events::set_events,
     show: |resolved| Some(events::shown_events(&resolved.config)?.into()),

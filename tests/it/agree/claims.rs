@@ -60,7 +60,7 @@ const DENIED: [(&str, Subject); 33] = [
 /// the sentence denies only a part of it.
 const UNCOUNTED: &[&str] = &[
     "none lies in the steps, only outside of them",
-    "no figure left its own past",
+    "no figure changed for good",
     "no operator with known operations began in it",
     "no message has ",
     "no collective ran on the device ",

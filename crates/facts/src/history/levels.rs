@@ -164,9 +164,12 @@ impl Levels {
         all.map(|(_, series)| series)
     }
 
-    /// Returns the sum of the values at a time.
+    /// Returns the sum of the values at a time, or, if all processes have ended by then, just before
+    /// the last one ended.
     pub fn sum_at(&self, gauge: Gauge, time_ns: u64) -> Option<u64> {
-        sum(self.of(gauge).filter_map(|series| series.at(time_ns)))
+        let ends = || self.of(gauge).map(|series| series.ended_ns.unwrap_or(u64::MAX));
+        let last_ns = ends().max().map_or(time_ns, |end_ns| time_ns.min(end_ns.saturating_sub(1)));
+        sum(self.of(gauge).filter_map(|series| series.at(last_ns)))
     }
 
     /// Returns by how much all have grown together.
@@ -242,6 +245,9 @@ mod tests {
         levels.forget(5 * S);
         assert_eq!(levels.all.len(), 1);
         assert_eq!(at(&levels, 5 * S), Some(30));
+        // The row in which the last process ends has what it held until then.
+        levels.ended(0, 6 * S);
+        assert_eq!(at(&levels, 7 * S), Some(30));
     }
 
     #[test]

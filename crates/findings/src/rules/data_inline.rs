@@ -63,6 +63,11 @@ fn is_inline(place: &Place) -> bool {
 /// Formats the advice. With workers, loading is divided among them and runs at the same time as the
 /// rest of a step.
 fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
+    if host.workers.are_there() {
+        return "The job has workers, and the driving thread does this beside them: have them do it, in \
+                the dataset or in collate_fn, and keep them over epochs (persistent_workers=True)."
+            .to_owned();
+    }
     // Time without a core slows both loading and the rest of a step, so leave it out.
     let wall_ns = host.ledger.wall_ns - host.ledger.ns(Part::NoCore);
     let rest_ns = wall_ns.saturating_sub(ns);

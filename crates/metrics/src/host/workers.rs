@@ -210,6 +210,11 @@ impl Workers {
         found
     }
 
+    /// Whether other processes run functions of `multiprocessing` for the driving thread.
+    pub fn are_there(&self) -> bool {
+        !self.of_pool.is_empty()
+    }
+
     /// Whether `multiprocessing` runs a function in a process.
     pub fn is_of_pool(&self, process: ProcessIndex) -> bool {
         self.of_pool.contains(&process)

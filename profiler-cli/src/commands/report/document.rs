@@ -2,7 +2,7 @@
 
 use tprof_document::{Cell, Column, Document, Table, Unit, Value, View};
 use tprof_facts::csv;
-use tprof_facts::units::{bytes, count, duration, percent, since_start};
+use tprof_facts::units::{bytes, count, counted, duration, percent, since_start};
 use tprof_findings::BUSY;
 
 use super::head::{self, Head};
@@ -107,7 +107,8 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
         page.paragraph(2, &format!("? {reason}"));
     }
     if left_out > 0 {
-        page.paragraph(2, &format!("? and {left_out} more reasons: --json lists them"));
+        let more = counted(left_out as u64, "more reason", "more reasons");
+        page.paragraph(2, &format!("? and {more}: --json lists them"));
     }
 }
 

@@ -45,6 +45,9 @@ impl Part {
 /// What happened in a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
+    /// Beginning of its first row and end of its last one, ns since the run began; `None` without
+    /// rows. Rows belong to the cell in which they begin, and may be longer than that.
+    pub extent_ns: Option<(u64, u64)>,
     /// Number of steps that began in it.
     pub steps: u64,
     /// Medians of rows, with their numbers of steps.
@@ -75,8 +78,9 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn add(&mut self, row: &HistoryRow) {
+    fn add(&mut self, begun_ns: u64, row: &HistoryRow) {
         let (steps_ns, time_ns) = (row.steps_ns, row.duration_ns);
+        self.extend((begun_ns, begun_ns.saturating_add(time_ns)));
         self.steps += row.steps;
         if row.steps > 0 {
             self.medians.push((row.median_ns, row.steps));
@@ -100,6 +104,11 @@ impl Cell {
         self.join_reasons(row.throttle_reasons);
     }
 
+    fn extend(&mut self, (from_ns, until_ns): (u64, u64)) {
+        let (from, until) = self.extent_ns.unwrap_or((from_ns, until_ns));
+        self.extent_ns = Some((from.min(from_ns), until.max(until_ns)));
+    }
+
     fn join_reasons(&mut self, reasons: Option<u64>) {
         self.throttle_reasons = match (self.throttle_reasons, reasons) {
             (Some(a), Some(b)) => Some(a | b),
@@ -109,6 +118,9 @@ impl Cell {
 
     /// Joins the cell with a later one of the same rank.
     fn join(&mut self, later: Cell) {
+        if let Some(extent_ns) = later.extent_ns {
+            self.extend(extent_ns);
+        }
         self.steps += later.steps;
         self.medians.extend(later.medians);
         self.longest_ns = self.longest_ns.max(later.longest_ns);
@@ -175,7 +187,7 @@ impl Cells {
         }
         let mut cells: BTreeMap<u64, Cell> = BTreeMap::new();
         for (time_ns, row) in rows {
-            cells.entry(time_ns / width_ns).or_default().add(row);
+            cells.entry(time_ns / width_ns).or_default().add(time_ns, row);
         }
         if width_ns > LEAST_NS {
             cells.values_mut().for_each(Cell::shrink);

@@ -14,7 +14,7 @@ use super::summary::RankHistory;
 const STRETCHES: u64 = 40;
 
 const NO_ROWS: &str = "the run has no rank with steps, readings or device work";
-const NO_CHANGE: &str = "no figure left its own past";
+const NO_CHANGE: &str = "no figure changed for good, and no step was extreme";
 const ALL_ROWS: &str = "all rows of a rank: --json with --rank N";
 const NO_STEPS: &str = "no steps are known";
 const NO_DEVICE: &str = "no work of a device was recorded";
@@ -112,7 +112,7 @@ fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]
         Column::new("source", "steps from", Unit::Name),
     ];
     let mut table = Table::new("history", "The whole job, by rank", columns)
-        .about("changes: where a figure left its own past, listed below")
+        .about("changes: those that are listed below")
         .empty(NO_ROWS);
     for (at, part) in parts.iter().filter(|(_, part)| part.count > 0) {
         let power = part.cells.each().fold(Part::default(), |sum, (_, cell)| sum.plus(cell.power));
@@ -183,7 +183,7 @@ fn over_time(parts: &[(RankContext, RankHistory)]) -> Table {
     for place in first..=last {
         let cells: Vec<&Stretch> = all.iter().filter_map(|of| of.at(place)).collect();
         if !cells.is_empty() {
-            rows.push(stretch(&Row { cells }, place * width_ns, width_ns, parts, (&all, place)));
+            rows.push(stretch(&Row { cells }, parts, (&all, place)));
         }
     }
     let columns = [
@@ -220,10 +220,8 @@ fn over_time(parts: &[(RankContext, RankHistory)]) -> Table {
     });
     let mut table = Table::new("over_time", "Over time", columns.collect())
         .about(
-            "all ranks together, as wide as the whole job needs: steps of the rank with most; busy, \
-             exposed: share of the steps in which devices work, and only communicate; CPUs: \
-             processors in use; memory is added up at the end; late rank: the others wait for it, \
-             longer by this share of the steps",
+            "all ranks together; busy, exposed: shares of the steps in which devices work, and in \
+             which they only communicate; late rank: the one that the others wait for",
         )
         .empty(NO_ROWS)
         .least_shown(STRETCHES as usize + 1);
@@ -233,8 +231,6 @@ fn over_time(parts: &[(RankContext, RankHistory)]) -> Table {
 
 fn stretch(
     row: &Row<'_>,
-    time_ns: u64,
-    length_ns: u64,
     parts: &[(RankContext, RankHistory)],
     (all, place): (&[Cells], u64),
 ) -> Vec<Cell> {
@@ -252,9 +248,12 @@ fn stretch(
     let reasons = row.cells.iter().filter_map(|cell| cell.throttle_reasons).reduce(|a, b| a | b);
     let temperature = row.cells.iter().filter_map(|cell| cell.temperature_celsius).max();
     let bytes = |part: Part| part.sum().map(|sum| sum as u64);
+    let extents = || row.cells.iter().filter_map(|cell| cell.extent_ns);
+    let from_ns = extents().map(|(from_ns, _)| from_ns).min().unwrap_or(0);
+    let until_ns = extents().map(|(_, until_ns)| until_ns).max().unwrap_or(from_ns);
     vec![
-        time_ns.into(),
-        length_ns.into(),
+        from_ns.into(),
+        (until_ns - from_ns).into(),
         steps.into(),
         Cell::known(quantile(&mut medians, 0.5), NO_STEPS),
         Cell::known(longest, NO_STEPS),
@@ -296,10 +295,11 @@ fn changes_table(changes: &[JointChange<'_>]) -> Table {
         Column::data("ranks", Unit::Count),
         Column::new("rank", "rank", Unit::Name),
     ];
-    let mut table = Table::new("changes", "Where figures left their own past", columns)
+    let mut table = Table::new("changes", "What changed", columns)
         .about(
-            "shift: another level for a while; drift: slowly over the whole job; spike: one step. was: \
-             the median before, and its spread; without `until` the figure did not come back",
+            "shift: the figure went to another level, and came back if there is a time under `until`; \
+             drift: it moved slowly over the whole job; spike: one extreme step; was: the median \
+             before, and its spread",
         )
         .empty(NO_CHANGE);
     for JointChange { ranks, most } in changes {
