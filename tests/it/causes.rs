@@ -77,7 +77,7 @@ fn pages_that_forked_workers_copy_count_once() {
     let scratch = Scratch::new();
     let Some(job) = FORKED.job() else { return };
     let run = traced(&job, FORKED.options, &scratch);
-    let planted = FORKED.planted(&run.run, &run.outcome);
+    let planted = FORKED.planted(&run);
     let Some(planted) = planted else { return };
     let truth = planted.truth["copied"];
     let row = planted.found("findings").iter().find(|row| row["rule"] == "ForkedCopies");
@@ -259,8 +259,7 @@ fn ranks(calm: bool) -> Option<Planted> {
     // cause.
     job.run_in(scratch.path()).expect_code(0);
     let run = traced(&job, &["--mem", "off"], &scratch);
-    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
-    let planted = Planted::of(&run.run, &run.outcome.stdout, source, "late");
+    let planted = Planted::of(&run, source, "late");
     if !planted.has_native() {
         skip(Refused::PerfEvents);
         return None;

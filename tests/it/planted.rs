@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tprof_tests::{
-    Job, Live, Outcome, Refused, Scratch, document, program, skip, tprof, traced, traced_job,
+    Job, Live, Refused, Scratch, Traced, document, program, skip, stolen_s, tprof, traced,
+    traced_job,
 };
 
 /// The language of the program.
@@ -56,6 +57,8 @@ pub struct Planted {
     pub host: Value,
     pub findings: Value,
     pub truth: HashMap<String, f64>,
+    /// Seconds that a hypervisor took from the machine's cores meanwhile.
+    stolen_s: f64,
     source: PathBuf,
     way: &'static str,
 }
@@ -108,14 +111,14 @@ impl Plant {
     /// Runs the job; `None` if this machine lacks something that it needs.
     pub fn run(self) -> Option<Planted> {
         let scratch = Scratch::new();
-        let run = traced(&self.job()?, self.options, &scratch);
-        self.planted(&run.run, &run.outcome)
+        self.planted(&traced(&self.job()?, self.options, &scratch))
     }
 
     /// Does the same as `run`, while another tprof is attached to the job's process.
     pub fn run_beside_another(self) -> Option<Planted> {
         let scratch = Scratch::new();
         let run = scratch.run();
+        let before_s = stolen_s();
         let mut job = Live::start(&traced_job(&self.job()?, self.options, &run), &scratch.cwd());
         let pid = job.wait_for("pid ");
         let pid = pid.trim_start_matches("pid ");
@@ -125,13 +128,12 @@ impl Plant {
         let outcome = job.finish();
         // The second tprof may sample at the same time, or refuse.
         assert!(matches!(attached.code, Some(0 | 125)), "{attached:?}");
-        self.planted(&run, &outcome)
+        self.planted(&Traced { outcome, run, stolen_s: stolen_s() - before_s })
     }
 
     /// Reads the findings of a run of this job.
-    pub fn planted(self, run: &Path, outcome: &Outcome) -> Option<Planted> {
-        assert_eq!(outcome.code, Some(0), "{outcome:?}");
-        let planted = Planted::of(run, &outcome.stdout, self.language.source(), self.way);
+    pub fn planted(self, run: &Traced) -> Option<Planted> {
+        let planted = Planted::of(run, self.language.source(), self.way);
         if !self.no_perf && !planted.has_native() {
             skip(Refused::PerfEvents);
             return None;
@@ -147,15 +149,18 @@ impl Planted {
         Plant::new(Language::Python, way).run()
     }
 
-    /// Reads a run and the output of its job.
-    pub fn of(run: &Path, stdout: &str, source: PathBuf, way: &'static str) -> Planted {
-        let expected = stdout.lines().filter_map(|line| line.strip_prefix("expect "));
+    /// Reads a run and the output of its job, which must have succeeded.
+    #[track_caller]
+    pub fn of(run: &Traced, source: PathBuf, way: &'static str) -> Planted {
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let expected = run.outcome.stdout.lines().filter_map(|line| line.strip_prefix("expect "));
         let pairs = expected.map(|pair| pair.split_once('=').unwrap());
         let truth = pairs.map(|(key, s)| (key.to_owned(), s.parse().unwrap())).collect();
         Planted {
-            host: document("host", run),
-            findings: document("findings", run),
+            host: document("host", &run.run),
+            findings: document("findings", &run.run),
             truth,
+            stolen_s: run.stolen_s,
             source,
             way,
         }
@@ -230,16 +235,26 @@ impl Planted {
         // A job's measure of a wait includes the time in which the job was preempted, and the time in
         // which a collector without a core read no stacks. The reports list both separately. On a
         // quiet machine both are close to zero.
-        let ready = if OF_WALL.contains(&key) {
+        let of_wall = OF_WALL.contains(&key);
+        let ready = if of_wall {
             let unread = self.part("unknown") + seconds("outside_ns")(&self.table("drivers")[0]);
             self.part("no_core") + unread.min(OF_LOAD * truth)
         } else {
             0.0
         };
+        // Stolen time is a part of the job's measures of waits, and not of those of CPU time. For
+        // tprof it is time on a core.
+        let (waits_less, runs_longer) =
+            if of_wall { (self.stolen_s, 0.0) } else { (0.0, self.stolen_s) };
         // A rank that is preempted before or after its measurement is later by that time.
         let later = if key == "late" { ready } else { 0.0 };
-        let range = truth - most - ready..=truth + most + later;
-        assert!(range.contains(&found), "{key}: {found} of {truth}: {:#?}", self.host);
+        let range = truth - most - ready - waits_less..=truth + most + later + runs_longer;
+        assert!(
+            range.contains(&found),
+            "{key}: {found} of {truth}, {} stolen: {:#?}",
+            self.stolen_s,
+            self.host
+        );
     }
 
     /// Checks that the first finding, except those that the machine's load or any start triggers, is

@@ -50,7 +50,7 @@ pub struct Recorded {
 #[track_caller]
 pub fn recorded(job: &Job, options: &[&str]) -> Recorded {
     let scratch = Scratch::new();
-    let Traced { outcome, run } = traced(job, options, &scratch);
+    let Traced { outcome, run, .. } = traced(job, options, &scratch);
     Recorded { run, wanted: expected(&outcome.stdout), _scratch: scratch }
 }
 

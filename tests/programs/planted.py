@@ -551,12 +551,13 @@ def both():
     for at in range(passes):
         # The passes have varying lengths. Passes of exactly two sampling periods would always be sampled at
         # the same place, often at their beginning.
-        before = time.monotonic()
+        before = time.thread_time()
         with spinning:
             victim_spins(0.005 + 0.02 * (at * 0.618 % 1))
-        # Twice as long as the pass took, however busy the machine is, so that the waits are the larger cause.
+        # Twice the pass's CPU time, so that the waits are the larger cause. They don't follow its wall time: on a
+        # busy machine that would leave the CPU time a small share.
         with WATCH:
-            victim_asks(asks, answered, 2 * (time.monotonic() - before))
+            victim_asks(asks, answered, 2 * (time.thread_time() - before))
     os.waitpid(child, 0)
     expect(file_io=WATCH.waited, cpu=spinning.cpu)
 

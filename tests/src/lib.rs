@@ -47,7 +47,7 @@ pub use stand_ins::{comms, gemms, memory, profiled, stand_ins, subscribed, train
 pub use synthetic::{Counts, Synthetic, scatter};
 pub use sys::{am_root, can_mount, children_of, host_name, kill, mode_of, state_of};
 pub use tprof::{
-    DEFAULT, EXACT, Traced, assert_refused, assert_unchanged, attach_script, tprof, tprof_at,
-    traced, traced_job,
+    DEFAULT, EXACT, Traced, assert_refused, assert_unchanged, attach_script, stolen_s, tprof,
+    tprof_at, traced, traced_job,
 };
 pub use wait::wait_until;

@@ -85,6 +85,8 @@ pub struct Traced {
     pub outcome: Outcome,
     /// The run's directory.
     pub run: PathBuf,
+    /// Seconds that a hypervisor took from the machine's cores meanwhile.
+    pub stolen_s: f64,
 }
 
 /// Returns the job with `tprof run --quiet OPTIONS -o RUN --` in front of its command.
@@ -95,11 +97,21 @@ pub fn traced_job(job: &Job, options: &[&str], run: &Path) -> Job {
     job.behind(&words)
 }
 
+/// Returns the seconds in which a hypervisor has run other machines on this machine's cores, by
+/// `/proc/stat`; zero where the kernel doesn't count them. The kernel leaves them out of threads' CPU
+/// time, but a thread keeps its core, so they are time on a core by context switches and samples.
+pub fn stolen_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks = text.lines().next().and_then(|line| line.split_whitespace().nth(8));
+    ticks.and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
+}
+
 /// Runs a job under `tprof run`, in an empty working directory.
 pub fn traced(job: &Job, options: &[&str], scratch: &Scratch) -> Traced {
     let run = scratch.run();
+    let before_s = stolen_s();
     let outcome = traced_job(job, options, &run).run_in(scratch.cwd());
-    Traced { outcome, run }
+    Traced { outcome, run, stolen_s: stolen_s() - before_s }
 }
 
 /// Runs a job without tprof, then under tprof with each of these sets of options. Fails unless its

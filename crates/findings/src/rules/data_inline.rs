@@ -69,7 +69,7 @@ fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
             .to_owned();
     }
     // Time without a core slows both loading and the rest of a step, so leave it out.
-    let wall_ns = host.ledger.wall_ns - host.ledger.ns(Part::NoCore);
+    let wall_ns = host.ledger.with_core_ns();
     let rest_ns = wall_ns.saturating_sub(ns);
     let free = scene.machine.cpus.map(|cpus| cpus.saturating_sub(1));
     let workers = workers(ns, rest_ns, free.unwrap_or(MOST_WORKERS));

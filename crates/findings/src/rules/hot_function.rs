@@ -19,7 +19,8 @@ const SYSTEM: [&str; 6] = ["libc.", "libc-", "libm.", "libstdc++", "libpthread",
 
 /// Maximum number of functions that have a finding.
 const MOST: usize = 3;
-/// The smallest share of the judged time with which a function has a finding.
+/// The smallest share of the judged time with which a function has a finding. Time without a core is
+/// left out, so that a busy machine doesn't hide a hot function.
 const LEAST_SHARE: f64 = 0.05;
 
 /// The rule that judges time on a core by function and line of the user's own code.
@@ -30,7 +31,7 @@ impl Rule for HotFunction {
         RuleAbout {
             name: "HotFunction",
             found_if: "functions of the user's own code (three at most) with 5 % of the driving thread's \
-                 time and more on a core",
+                 time and more on a core, where time without a core is not counted",
             gain: "`wall_ns` of its lines on a core, native callees included; with a device no more \
                  than the idle time by `python` and its like that samples have there",
             needs: "CPU samples, with a quarter of the time at most `unknown`",
@@ -55,7 +56,7 @@ impl Rule for HotFunction {
         functions.sort_rows_by_key(|places| std::cmp::Reverse(sum(places)));
         let most_ns = functions.first().map_or(0, |places| sum(places));
         functions.retain(|places| {
-            let share = sum(places) as f64 / host.ledger.wall_ns.max(1) as f64;
+            let share = sum(places) as f64 / host.ledger.with_core_ns().max(1) as f64;
             share >= LEAST_SHARE && is_found(host, sum(places))
         });
         let samples =

@@ -146,6 +146,12 @@ impl Ledger {
         self.parts.get(&part).map_or(0, |amount| amount.ns)
     }
 
+    /// Returns the wall time without the time in which the thread was ready and had no core, ns. What
+    /// other programs do to the job lengthens the wall time, but not this.
+    pub fn with_core_ns(&self) -> u64 {
+        self.wall_ns - self.ns(Part::NoCore)
+    }
+
     /// Returns half the width of the 95 % confidence interval of an amount, ns. It follows from the
     /// amount's share of all samples on a core.
     pub fn error_ns(&self, amount: &WallTime) -> u64 {
