@@ -2,6 +2,8 @@
 //! threads, the heap by site, and the wall time of driving threads. These are sums over ranks, each
 //! with the variance that is due to sampling.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
 use tprof_facts::labels;
@@ -255,13 +257,28 @@ impl HostActivity {
                 count: site.allocations.get().unwrap_or(0) as f64,
                 squares: 0.0,
             };
-            let frames: Vec<&str> = site.stack.iter().map(|frame| &**frame).collect();
-            let name = match frames.is_empty() {
-                true => NO_STACK.to_owned(),
-                false => frames.join(" < "),
-            };
-            self.put(HostNameKind::Site, name, "", amount);
+            self.put(HostNameKind::Site, site_name(&site.stack), "", amount);
         }
+    }
+}
+
+/// PyTorch calls operators through this function while something records them, as tprof does for a
+/// part of many runs. So the same allocation may have it in its stack or not.
+const ONLY_IF_RECORDED: &str = "callWithDispatchKeySlowPath";
+
+/// Joins the functions of a site's stack. Lines are left out, because an edit moves them.
+fn site_name(stack: &[Arc<str>]) -> String {
+    let frames = stack.iter().filter(|frame| !frame.contains(ONLY_IF_RECORDED));
+    let frames: Vec<String> = frames.map(|frame| without_line(frame)).collect();
+    if frames.is_empty() { NO_STACK.to_owned() } else { frames.join(" < ") }
+}
+
+/// Returns a frame `function (file:line)` as `function (file)`.
+fn without_line(frame: &str) -> String {
+    let line = frame.strip_suffix(')').and_then(|text| text.rsplit_once(':'));
+    match line {
+        Some((rest, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => format!("{rest})"),
+        _ => frame.to_owned(),
     }
 }
 
@@ -281,6 +298,17 @@ mod tests {
         host.put(HostNameKind::Part, "waiting for data", "data", amount);
         host.keep_parts(number);
         host
+    }
+
+    #[test]
+    fn a_site_is_named_by_functions_without_lines() {
+        let name = |frames: &[&str]| {
+            site_name(&frames.iter().map(|frame| Arc::from(*frame)).collect::<Vec<_>>())
+        };
+        assert_eq!(name(&["f (a.c:12)", "g() (lib.so)"]), "f (a.c) < g() (lib.so)");
+        let slow = "c10::Dispatcher::callWithDispatchKeySlowPath<at::Tensor>() (libtorch_cpu.so)";
+        assert_eq!(name(&["f (a.c:)", slow, "h"]), name(&["f (a.c:9)", "h"]));
+        assert_eq!(name(&[]), NO_STACK);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use tprof_rank::base::sort_rows::SortRows;
+use tprof_rank::base::stats::among_many;
 
 use tprof_document::{Cell, Column, Table, Unit, View};
 
@@ -84,7 +85,7 @@ const SHOWN: [TableWords; 9] = [
         sort: HostNameKind::Site,
         key: "sites",
         title: "Allocated heap bytes, by site",
-        about: "requested bytes, freed or not; host stacks, innermost frame first; n: allocations",
+        about: "requested bytes, freed or not; stacks by function, innermost first; n: allocations",
         counted: ["n in A", "n in B"],
     },
 ];
@@ -202,6 +203,7 @@ impl HostTables<'_> {
             }
         }
         let by_step = self.by_step(sort);
+        let count = names.len();
         let row = |((name, of), [a, b]): ((&str, &str), [Option<Amount>; 2])| {
             let presence = match (a, b) {
                 (Some(_), None) => "A",
@@ -223,7 +225,7 @@ impl HostTables<'_> {
                 interval(sort, error),
                 spread_a,
                 spread_b,
-                self.verdict(sort, a.value, change, error).into(),
+                self.verdict(sort, a.value, change, (error, count)).into(),
                 a.count.into(),
                 b.count.into(),
                 presence.into(),
@@ -241,8 +243,15 @@ impl HostTables<'_> {
         rows.into_iter().map(|(_, _, cells)| cells).collect()
     }
 
-    /// Returns the verdict on a change. It depends on whether sampling alone explains the change.
-    fn verdict(&self, sort: HostNameKind, a: f64, change: f64, error: f64) -> &'static str {
+    /// Returns the verdict on a change, one of `count` in a table. It depends on whether sampling
+    /// alone explains the change.
+    fn verdict(
+        &self,
+        sort: HostNameKind,
+        a: f64,
+        change: f64,
+        (error, count): (f64, usize),
+    ) -> &'static str {
         if change == 0.0 {
             "same"
         } else if sort != HostNameKind::Site && !self.same_hardware {
@@ -252,11 +261,12 @@ impl HostTables<'_> {
         } else if sort != HostNameKind::Site && change.abs() < TIME.noise * a {
             "same"
         } else {
-            match (change > 0.0, bounded(sort, error)) {
+            let is_certain = bounded(sort, error) && change.abs() > error * among_many(count);
+            match (change > 0.0, is_certain) {
                 (true, true) => "more",
                 (false, true) => "less",
-                // The value was measured, not sampled, but only once, so chance may have caused the
-                // change.
+                // Chance may have caused the change: the value was measured, not sampled, but only
+                // once, or a change like this can be expected among so many.
                 (true, false) => "more?",
                 (false, false) => "less?",
             }
@@ -288,11 +298,12 @@ impl HostTables<'_> {
             let mut keys: Vec<_> = of_a.keys().chain(of_b.keys()).collect();
             keys.sort();
             keys.dedup();
+            let count = keys.len() * self.a.by_rank.len();
             for key in keys {
                 let [a, b] = [of_a, of_b].map(|of| of.get(key).copied().unwrap_or_default());
                 let change = b.value - a.value;
                 let error = Amount { variance: a.variance + b.variance, ..a }.error();
-                let verdict = self.verdict(HostNameKind::Part, a.value, change, error);
+                let verdict = self.verdict(HostNameKind::Part, a.value, change, (error, count));
                 let cells = vec![
                     (*rank).into(),
                     a.value.into(),

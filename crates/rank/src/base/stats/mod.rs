@@ -8,5 +8,5 @@ mod spread;
 
 pub use description::{Description, quantiles};
 pub use moments::median;
-pub use repeats::{Repeats, difference_error};
+pub use repeats::{Repeats, among_many, difference_error};
 pub use spread::Spread;

@@ -1,6 +1,6 @@
 //! Computes means of repeated measurements, and the error of the difference of two means.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::moments::{mean, variance};
 
@@ -69,6 +69,16 @@ pub fn difference_error(a: &Repeats, b: &Repeats) -> Option<f64> {
     Some(t * variance.sqrt())
 }
 
+/// Returns by how many times half a 95 % interval must be exceeded by one of `count` changes, so that
+/// chance alone does that to any of them in 5 % of comparisons. At least 1.
+///
+/// Dunn, O. J. (1961), "Multiple comparisons among means", Journal of the American Statistical
+/// Association 56 (Bonferroni's correction).
+pub fn among_many(count: usize) -> f64 {
+    let normal = Normal::standard();
+    normal.inverse_cdf(1.0 - 0.025 / count.max(1) as f64) / normal.inverse_cdf(0.975)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +109,15 @@ mod tests {
         let still = Repeats::of(&[1.0; 6]).unwrap();
         let error = difference_error(&a, &still).unwrap();
         assert!((error - 2.571 * (3.5_f64 / 6.0).sqrt()).abs() < 0.001, "{error}");
+    }
+
+    #[test]
+    fn one_of_many_changes_has_to_be_larger() {
+        // Quantiles of the normal distribution in any table: 1.960, 2.807 and 3.481.
+        for (count, expected) in [(0, 1.0), (1, 1.0), (10, 2.807 / 1.960), (100, 3.481 / 1.960)] {
+            let found = among_many(count);
+            assert!((found - expected).abs() < 0.001, "{found} of {expected}");
+        }
     }
 
     #[test]
