@@ -212,14 +212,17 @@ fn on(one: &JoinedFinding<'_>, of: usize) -> String {
 /// Formats the first places, so that the reader can find them in a timeline.
 fn look_at(one: &JoinedFinding<'_>) -> Option<String> {
     let (rank, places) = one.ranks.first()?;
-    let named: Vec<String> = places.iter().take(NAMED_PLACES).map(place).collect();
-    if named.is_empty() {
-        return None;
-    }
+    let longest = places.first()?;
+    // If even the longest is a small part, one example is enough.
+    let length_ns = longest.end_ns.saturating_sub(longest.start_ns);
+    let are_short = length_ns < one.finding.bound_ns / 100;
+    let shown = if are_short { 1 } else { NAMED_PLACES };
+    let named: Vec<String> = places.iter().take(shown).map(place).collect();
     let more = one.finding.places.saturating_sub(named.len());
-    let more = match more {
-        0 => String::new(),
-        more => format!("; and {} more", count(more as u64)),
+    let more = match (more, are_short) {
+        (0, _) => String::new(),
+        (more, true) => format!("; {} more are no longer", count(more as u64)),
+        (more, false) => format!("; and {} more", count(more as u64)),
     };
     Some(format!("{}: {}{more}", rank.label, named.join("; ")))
 }

@@ -44,9 +44,7 @@ impl Rule for DataLoadBound {
         let idle = scene.late.length();
         // PyTorch records its own ranges even if the job was sampled, so check for samples first.
         if !scene.has_device() && scene.host().is_some() {
-            return Verdict::nothing_to_judge(
-                "a job without device work: DataWait judges its samples",
-            );
+            return Verdict::nothing_to_judge("the job used no device: see DataWait");
         }
         if spans.is_empty() {
             return match scene.sampled_loading().is_empty() {

@@ -105,11 +105,14 @@ impl Rule for HeapGrowth {
         let judged_ns = moments.last().zip(moments.first()).map_or(0, |(last, first)| last - first);
         let goes_on = by_step || judged_ns >= LONG_NS;
         if !(goes_on || is_known && life_ns >= LEAST_NS) {
-            return Verdict::no_problem(format!(
-                "live heap grows by {} in {}, too short a time to tell growth that goes on",
-                bytes(grown),
-                duration(life_ns)
-            ));
+            return Verdict::unchecked(
+                format!(
+                    "live heap grows by {} in {}, too short a time to tell growth that goes on",
+                    bytes(grown),
+                    duration(life_ns)
+                ),
+                "a run of 10 s, four steps, or a line that allocates (`--stacks python`)",
+            );
         }
         let rate = match by_step {
             true => format!("{} a step", bytes(growth.bytes_per_interval as u64)),

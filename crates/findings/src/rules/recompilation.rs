@@ -108,8 +108,9 @@ impl Rule for Recompilation {
 /// can't show compilation.
 fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     if scene.later_steps.is_empty() {
+        let steps = if scene.steps == 0 { "no steps" } else { "one step" };
         return Verdict::unchecked(
-            "one step: later compilation cannot be separated from the first",
+            format!("{steps}: later compilation cannot be separated from the first"),
             "two steps or more (torch.profiler's schedule, or marks of steps)",
         );
     }

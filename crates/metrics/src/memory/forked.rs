@@ -56,7 +56,7 @@ pub fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
         let why = why.and_then(|json| serde_json::from_str::<String>(json).ok());
         return match why {
             Some(why) => Err(format!("no PSS was read: {why}")),
-            None => Err("workers lived for too short a time to be read".to_owned()),
+            None => Err("no worker was read together with its parent".to_owned()),
         };
     };
     let fork_ns = children.iter().map(|child| child.start_ns).min().unwrap_or(at_ns);
@@ -83,14 +83,23 @@ const HELPERS: [&str; 4] = [
     "multiprocessing.resource_tracker",
 ];
 
-/// Returns the process with the most children that run the same program, which means that they were
-/// forked and did not call `exec`.
+/// Children that live for a shorter time are not workers: a shell forks one for each command.
+const LEAST_LIFE_NS: u64 = 1_000_000_000;
+
+/// Returns the process with the most workers, which are children that run the same program, so they
+/// were forked and did not call `exec`.
 fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
     let is_helper =
         |one: &Process| HELPERS.iter().any(|part| file.name(one.command).contains(part));
+    let lived_on = |one: &Process| {
+        file.process_end(one.process)
+            .is_none_or(|(end_ns, _)| end_ns.saturating_sub(one.start_ns) >= LEAST_LIFE_NS)
+    };
     let images = Images::of(file.processes());
     let mut families: FxHashMap<ProcessIndex, (&Process, Vec<&Process>)> = FxHashMap::default();
-    for one in file.processes().iter().filter(|one| images.of_pid(one.pid).len() == 1) {
+    for one in
+        file.processes().iter().filter(|one| images.of_pid(one.pid).len() == 1 && lived_on(one))
+    {
         for parent in images.parents(one).filter(|parent| !is_helper(parent)) {
             let family = families.entry(parent.process).or_insert_with(|| (parent, Vec::new()));
             family.1.push(one);

@@ -69,8 +69,21 @@ impl Death {
             4 | 5 | 6 | 7 | 8 | 11 | 31 => {
                 ("crashed", format!("{} is the program's own failure.", units::signal(self.signal)))
             }
-            _ => ("stopped", format!("{} was sent to it.", units::signal(self.signal))),
+            signal => ("stopped", format!("{} ended it{}", units::signal(signal), sender(signal))),
         };
+    }
+}
+
+/// Says who usually sends a signal.
+fn sender(signal: i32) -> &'static str {
+    match signal {
+        1 => ": its terminal was closed, or `kill` sent it.",
+        2 => ": Ctrl-C, or a program that passes it on.",
+        15 => {
+            ": a scheduler sends that (time limit, preemption), a launcher to the other ranks after \
+             one failed, or `kill`."
+        }
+        _ => ".",
     }
 }
 

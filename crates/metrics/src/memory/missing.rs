@@ -16,7 +16,7 @@ pub(crate) const NO_TIME: &str =
 pub(crate) const NO_PROCESS: &str = "the file has no process: it ends before the first";
 /// The reason why the heap is unknown for a process whose allocations were not recorded.
 pub(crate) const OFF: &str =
-    "allocations were not recorded (--mem off, or the program has its own allocator)";
+    "allocations were not recorded (--mem off, attached while it ran, or an allocator of its own)";
 
 /// Returns the reason why live bytes are unknown after a gap in the recording. The text names the
 /// switch that caused the gap: an option or a command.
