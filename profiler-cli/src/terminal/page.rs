@@ -246,8 +246,9 @@ const WORDS_OF_NARROW: usize = 20;
 /// A page with fewer columns than this is narrow.
 const NARROW: usize = 80;
 
-/// Rows in columns. A last column of names is cut at the page's edge, and one of words goes on in
-/// the next line.
+/// Rows in columns. A name in the last column that doesn't fit into less than half of the page is put
+/// into the next line. There, and in a wider column, it is cut at the page's edge. Words in the last
+/// column go on in the next line.
 pub struct Table {
     left: Vec<bool>,
     /// Indexes of the columns with names from the traced program.
@@ -368,7 +369,8 @@ impl Table {
         let (widths, room) = self.widths(page);
         let wanted = widths.last().copied().unwrap_or(0);
         let below = self.left.last() == Some(&true) && room < LEAST_NAME.min(wanted);
-        let last = self.last_names(if below { page - INDENT } else { room });
+        let whole = self.last_names(page - INDENT);
+        let last = if below { whole.clone() } else { self.last_names(room) };
         let gap = self.gap(&widths, page);
         let line = |(at, row): (usize, &Vec<String>)| {
             let (mut lines, mut line) = (Vec::new(), String::new());
@@ -393,7 +395,16 @@ impl Table {
                     let begins = width(&line);
                     let room = page.saturating_sub(begins);
                     if self.names.contains(&column) || at == 0 {
-                        line += &shorten(cell.trim(), room);
+                        let short = shorten(cell.trim(), room);
+                        // A name that would be cut here is put below, where there is more room.
+                        let is_cut = at > 0 && short.contains('\u{2026}');
+                        let name = whole.get(at).filter(|_| is_cut && 2 * room < page);
+                        if let Some(name) = name {
+                            lines.push(line.trim_end().to_owned());
+                            line = format!("{:INDENT$}{name}", "");
+                        } else {
+                            line += &short;
+                        }
                         continue;
                     }
                     for text in wrap(cell.trim(), room) {

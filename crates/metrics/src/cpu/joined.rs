@@ -98,14 +98,10 @@ impl JoinedCpu {
             let of_ranks = if ranks > 1 { format!(" of {ranks} files") } else { String::new() };
             let rest = match all.unknown_ns {
                 0 => String::new(),
-                ns => format!(
-                    ", of it {} with a sample and {} without, which no table has",
-                    duration(all.running_ns.saturating_sub(ns)),
-                    duration(ns)
-                ),
+                ns => format!("; {} of it has no sample and is in no table", duration(ns)),
             };
             notes.push(format!(
-                "{}{of_ranks} on a core{rest}, from {}; shares are of all of it",
+                "{}{of_ranks} on a core, by {}{rest}; shares are of all of it",
                 duration(all.running_ns),
                 counted(all.samples, "sample", "samples")
             ));
@@ -190,8 +186,8 @@ mod tests {
         let counted =
             CountTables { of_places: Vec::new(), of_ranks: Vec::new(), notes: Vec::new() };
         let body = JoinedCpu { all, ranks: 1, counted }.body(&Options::default());
-        let note = "200 ns on a core, of it 150 ns with a sample and 50 ns without, which no table \
-                    has, from 2 samples; shares are of all of it";
+        let note = "200 ns on a core, by 2 samples; 50 ns of it has no sample and is in no table; \
+                    shares are of all of it";
         assert_eq!(body.notes[0], note);
         for (table, column) in
             [("functions", "self_share"), ("top_down", "share"), ("bottom_up", "share")]
