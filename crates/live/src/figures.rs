@@ -182,6 +182,10 @@ impl Figure {
     }
 }
 
+/// Describes the times of [`RankFigures::limited`] for people.
+pub const LIMITED: &str =
+    "time of steps in which a device's clocks were low for this reason, a second or one step whole";
+
 /// The figures of a rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankFigures {

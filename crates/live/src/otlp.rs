@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::figures::Figure;
+use crate::figures::{Figure, LIMITED};
 use crate::metric::{GAUGE, Metric};
 use crate::snapshot::{RankState, Snapshot};
 
@@ -56,65 +56,14 @@ pub fn otlp(runs: &[(&str, &Snapshot)], unix_ns: u64) -> Value {
 }
 
 fn resource(run: &str, host: &str, snapshot: &Snapshot, ranks: &[usize], unix_ns: u64) -> Value {
-    let mut metrics: BTreeMap<&'static str, OtelMetric> = BTreeMap::new();
-    let start_ns = snapshot.start_unix_ns;
-    let mut add =
-        |rank: &RankState, named: Named, about: &str, more: Option<(&str, &str)>, value: f64| {
-            let (name, unit, kind, fixed) = named;
-            let metric = metrics.entry(name).or_insert_with(|| OtelMetric {
-                about: about.to_owned(),
-                unit,
-                kind,
-                points: Vec::new(),
-            });
-            let mut attributes = of_rank(rank);
-            attributes.extend(fixed.iter().map(|(key, value)| text(key, value)));
-            if fixed == OF_GPUS {
-                attributes.push(text("hw.id", &format!("devices of {}", rank.label)));
-            }
-            attributes.extend(more.map(|(key, value)| text(key, value)));
-            let mut point = json!({
-                "attributes": attributes,
-                "timeUnixNano": unix_ns.to_string(),
-                "asDouble": value,
-            });
-            if kind != Kind::Gauge {
-                point["startTimeUnixNano"] = start_ns.to_string().into();
-            }
-            metric.points.push(point);
-        };
-    for at in ranks {
-        let rank = &snapshot.ranks[*at];
-        for metric in &snapshot.metrics {
-            let Some(value) = metric.values[*at].filter(|value| value.is_finite()) else {
-                continue;
-            };
-            if let Some(name) = metric.key.strip_prefix(GAUGE) {
-                let more = Some(("tprof.gauge.name", name));
-                let named = ("tprof.gauge", "1", Kind::Gauge, &[][..]);
-                add(rank, named, "value that the program measures", more, value);
-            } else if let Some(of) = Metric::ALL.into_iter().find(|of| of.key() == metric.key) {
-                let scale = if of.unit() == "ns" { 1e-9 } else { 1.0 };
-                add(rank, of_metric(of), &metric.about, None, value * scale);
-            }
-        }
-        let Some(figures) = snapshot.figures.get(*at) else { continue };
-        for figure in Figure::ALL {
-            if let Some(value) = figures.value(figure) {
-                add(rank, of_figure(figure), figure.about(), None, value);
-            }
-        }
-        for (reason, seconds) in figures.limited() {
-            let more = Some(("tprof.reason", reason));
-            let named = ("tprof.gpu.clock_limited.time", "s", Kind::Counter, OF_GPUS);
-            let about = "time of steps in which a device's clocks were low for this reason";
-            add(rank, named, about, more, seconds);
-        }
-    }
-    let metrics: Vec<Value> = metrics.into_iter().map(|(name, of)| written(name, of)).collect();
+    let times = (snapshot.start_unix_ns, unix_ns);
+    let mut metrics = Metrics { times, all: BTreeMap::new() };
+    ranks.iter().for_each(|at| metrics.of_rank(snapshot, *at));
+    let metrics: Vec<Value> = metrics.all.into_iter().map(|(name, of)| written(name, of)).collect();
+    let version = env!("CARGO_PKG_VERSION");
     let mut attributes = vec![
         text("service.name", "tprof"),
-        text("service.version", env!("CARGO_PKG_VERSION")),
+        text("service.version", version),
         text("tprof.run", run),
     ];
     if !host.is_empty() {
@@ -123,10 +72,75 @@ fn resource(run: &str, host: &str, snapshot: &Snapshot, ranks: &[usize], unix_ns
     json!({
         "resource": { "attributes": attributes },
         "scopeMetrics": [{
-            "scope": { "name": "tprof", "version": env!("CARGO_PKG_VERSION") },
+            "scope": { "name": "tprof", "version": version },
             "metrics": metrics,
         }],
     })
+}
+
+/// The metrics of a resource, by name.
+struct Metrics {
+    /// When sums began, and the time of the values, nanoseconds since 1970.
+    times: (u64, u64),
+    all: BTreeMap<&'static str, OtelMetric>,
+}
+
+impl Metrics {
+    /// Adds all values of a rank.
+    fn of_rank(&mut self, snapshot: &Snapshot, at: usize) {
+        let rank = &snapshot.ranks[at];
+        for metric in &snapshot.metrics {
+            let Some(value) = metric.values[at].filter(|value| value.is_finite()) else { continue };
+            if let Some(name) = metric.key.strip_prefix(GAUGE) {
+                let named = ("tprof.gauge", "1", Kind::Gauge, &[][..]);
+                let about = "value that the program measures";
+                self.add(rank, named, about, Some(("tprof.gauge.name", name)), value);
+            } else if let Some(of) = Metric::ALL.into_iter().find(|of| of.key() == metric.key) {
+                let scale = if of.unit() == "ns" { 1e-9 } else { 1.0 };
+                self.add(rank, of_metric(of), &metric.about, None, value * scale);
+            }
+        }
+        let Some(figures) = snapshot.figures.get(at) else { return };
+        for figure in Figure::ALL {
+            if let Some(value) = figures.value(figure) {
+                self.add(rank, of_figure(figure), figure.about(), None, value);
+            }
+        }
+        for (reason, seconds) in figures.limited() {
+            let named = ("tprof.gpu.clock_limited.time", "s", Kind::Counter, OF_GPUS);
+            self.add(rank, named, LIMITED, Some(("tprof.reason", reason)), seconds);
+        }
+    }
+
+    /// Adds a value of a rank, with a further attribute.
+    fn add(
+        &mut self,
+        rank: &RankState,
+        (name, unit, kind, fixed): Named,
+        about: &str,
+        more: Option<(&str, &str)>,
+        value: f64,
+    ) {
+        let number = rank.rank.map(|rank| rank.to_string());
+        let number =
+            number.map(|rank| json!({ "key": "tprof.rank", "value": { "intValue": rank } }));
+        let mut attributes: Vec<Value> = number.into_iter().collect();
+        attributes.push(text("tprof.file", &rank.file));
+        attributes.extend(fixed.iter().chain(&more).map(|(key, value)| text(key, value)));
+        if fixed == OF_GPUS {
+            attributes.push(text("hw.id", &format!("devices of {}", rank.label)));
+        }
+        let mut point = json!({
+            "attributes": attributes,
+            "timeUnixNano": self.times.1.to_string(),
+            "asDouble": value,
+        });
+        if kind != Kind::Gauge {
+            point["startTimeUnixNano"] = self.times.0.to_string().into();
+        }
+        let new = || OtelMetric { about: about.to_owned(), unit, kind, points: Vec::new() };
+        self.all.entry(name).or_insert_with(new).points.push(point);
+    }
 }
 
 fn written(name: &str, of: OtelMetric) -> Value {
@@ -142,13 +156,6 @@ fn written(name: &str, of: OtelMetric) -> Value {
         }
     }
     metric
-}
-
-fn of_rank(rank: &RankState) -> Vec<Value> {
-    let number = rank
-        .rank
-        .map(|rank| json!({ "key": "tprof.rank", "value": { "intValue": rank.to_string() } }));
-    number.into_iter().chain([text("tprof.file", &rank.file)]).collect()
 }
 
 fn text(key: &str, value: &str) -> Value {

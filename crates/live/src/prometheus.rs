@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::figures::Figure;
+use crate::figures::{Figure, LIMITED};
 use crate::metric::GAUGE;
 use crate::snapshot::{RankState, RunState, Snapshot};
 
@@ -108,9 +108,8 @@ fn of_figures(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Fa
             }
         }
         for (reason, seconds) in figures.limited() {
-            let help = "time of steps in which a device's clocks were low for this reason";
             let reason = format!(",reason=\"{reason}\"");
-            add("gpu_clock_limited_seconds_total", help, true, &reason, seconds);
+            add("gpu_clock_limited_seconds_total", LIMITED, true, &reason, seconds);
         }
     }
 }

@@ -122,7 +122,7 @@ impl Collector {
                     failed = 0;
                     let (is_running, ended): (Vec<_>, Vec<_>) =
                         ids.into_iter().partition(|(_, is_running)| *is_running);
-                    ended.iter().for_each(|(id, _)| drop(sent.remove(id)));
+                    sent.retain(|id| !ended.iter().any(|(of, _)| of == id));
                     sent.extend(is_running.into_iter().map(|(id, _)| id));
                 }
                 Err(error) => {
