@@ -61,6 +61,32 @@ fn rows_of_the_whole_job_stay_when_its_events_are_deleted() {
 }
 
 #[test]
+fn exported_tables_have_the_rows_of_the_report() {
+    let scratch = Scratch::new();
+    let run = traced(&job(300, ""), &["--keep", "1s"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let path = scratch.join("tables.json");
+    tprof(["export", "--to", "json", "-o"]).arg(&path).arg(&run.run).run_in(scratch.path());
+    let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let table = &json["ranks"][0]["tables"]["history"];
+    let (columns, exported) = (&table["columns"], table["rows"].as_array().unwrap());
+    let at = |row: &Value, key: &str| {
+        row[columns.as_array().unwrap().iter().position(|column| column == key).unwrap()].clone()
+    };
+    let rows = rows(&run.run);
+    assert_eq!(exported.len(), rows.len());
+    for (exported, row) in exported.iter().zip(&rows) {
+        let row = row.as_object().unwrap();
+        for (key, value) in row.iter().filter(|(key, _)| !key.ends_with("_missing")) {
+            if key != "rank" {
+                assert_eq!(at(exported, key), *value, "{key}");
+            }
+        }
+        assert_eq!((at(exported, "process"), at(exported, "computed")), (0.into(), false.into()));
+    }
+}
+
+#[test]
 fn a_job_that_was_killed_has_all_rows() {
     let scratch = Scratch::new();
     let run = scratch.run();

@@ -26,14 +26,14 @@ def directory():
 
 
 @functools.cache
-def maker():
-    """Returns the example program that writes made-up runs."""
-    named = os.environ.get("TPROF_PAGE_RUN")
+def maker(name="page_run"):
+    """Returns an example program that writes made-up runs. A variable such as TPROF_PAGE_RUN names a built one."""
+    named = os.environ.get(f"TPROF_{name.upper()}")
     if named:
         return named
-    command = ["cargo", "build", "--quiet", "--locked", "-p", "tprof-export", "--example", "page_run"]
+    command = ["cargo", "build", "--quiet", "--locked", "-p", "tprof-export", "--example", name]
     subprocess.run(command, cwd=ROOT, check=True)
-    return str(TARGET / "debug" / "examples" / "page_run")
+    return str(TARGET / "debug" / "examples" / name)
 
 
 @functools.cache
@@ -41,6 +41,14 @@ def made(*options):
     """Returns a made-up run."""
     run = directory() / "run"
     subprocess.run([maker(), run, *options], check=True)
+    return run
+
+
+@functools.cache
+def whole_job(seconds):
+    """Returns a made-up run of two ranks that lasts so long, with the figures of its steps only."""
+    run = directory() / f"job-{seconds}"
+    subprocess.run([maker("history_run"), run, str(seconds)], check=True)
     return run
 
 

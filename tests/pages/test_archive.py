@@ -115,8 +115,7 @@ class Archive(PageCase):
         self.assertGreater(page.run("document.querySelectorAll('.card').length"), 0)
         links = page.run("[...document.querySelectorAll('#main a')].map(link => link.getAttribute('href'))")
         self.assertFalse([link for link in links if "/page/" in link or "/live/" in link or "export" in link], links)
-        for kind in page.run("[...document.querySelectorAll('nav.side a')].map(link => link.dataset.where).filter(Boolean)"):
-            hash = f"#/{kind}/{run}" if kind in ("ranks", "history") else f"#/run/{run}/{kind}"
+        for kind, hash in page.run("[...document.querySelectorAll('nav.side a')].map(link => [link.dataset.where, link.getAttribute('href')]).filter(([where]) => where)"):
             self.to(page, hash, f"document.querySelector('nav.side a[aria-current]')?.dataset.where === {kind!r}")
             page.wait("document.querySelector('#main .waiting') === null")
             self.assertEqual(page.run("document.querySelectorAll('#main .error').length"), 0, kind)

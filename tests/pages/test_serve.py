@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from case import PageCase
-from runs import HOSTILE, ROOT, TPROF, directory, made, sampled
+from runs import HOSTILE, ROOT, TPROF, directory, made, sampled, whole_job
 
 # Text that is markup if it isn't escaped, as an argument, a tag and a note.
 MARKUP = "</script><img src=x onerror=document.title='owned'><b>"
@@ -191,6 +191,35 @@ class Serve(PageCase):
         self.to(page, f"#/history/{self.ids(page)['steps-1']}", "document.querySelector('.content tbody tr')")
         # The command of the damaged copy is unknown.
         self.assertEqual(self.rows(page), 2)
+
+    def test_the_whole_job_is_charted_with_its_changes(self):
+        # A quarter of an hour, and two days: the same charts, of stretches of the job.
+        jobs = directory() / "jobs"
+        jobs.mkdir()
+        for seconds in (900, 172_800):
+            shutil.copytree(whole_job(seconds), jobs / str(seconds))
+        page = self.pages(jobs)
+        ids = self.ids(page)
+        for seconds in (900, 172_800):
+            with self.subTest(seconds=seconds):
+                self.to(page, f"#/run/{ids[str(seconds)]}", "document.querySelector('.changes li')")
+                labels = page.run("[...document.querySelectorAll('.charts canvas')].map(canvas => canvas.getAttribute('aria-label'))")
+                self.assertEqual([label.split(":")[0] for label in labels], ["Step time, the median", "Slowest step", "Devices", "Device memory, all ranks", "Host memory, all ranks", "The late rank"])
+                # The job becomes slower at three fifths of its time, and waits for rank 1 from three quarters on.
+                self.assertRegex(labels[0], r"Changes: step time 9\d\d\.\d ms → 1\.1\d s")
+                self.assertRegex(labels[1], r"Changes: step time once 9\d\d\.\d ms → 9\.00 s")
+                self.assertRegex(labels[3], "Changes: device memory 4")
+                self.assertRegex(labels[5], r"others wait for the rank .* rank 1")
+                page.run("document.querySelector('.charts canvas').focus()")
+                page.key("End")
+                self.assertRegex(page.text("#tip"), r"(?s)to .* · [\d,]+ steps?.*median\s+1\.1\d s")
+                self.to(page, f"#/run/{ids[str(seconds)]}/history", "document.querySelector('.document .charts canvas')")
+                self.assertGreater(page.run("document.querySelectorAll('.document .charts canvas').length"), 6)
+                self.assertRegex(page.text("[data-table=changes]"), "step time")
+        # A job of a moment has no course.
+        page = self.pages()
+        self.to(page, f"#/run/{self.ids(page)['failed']}", "document.querySelector('.downloads')")
+        self.assertEqual(page.run("document.querySelectorAll('.charts').length"), 0)
 
     def test_ranks_have_a_heat_map_over_steps_that_leads_to_the_timeline(self):
         page = self.pages()

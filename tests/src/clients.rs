@@ -69,6 +69,33 @@ pub fn junit(file: &Path) -> Result<Value, String> {
     Ok(serde_json::from_slice(&output.stdout).unwrap())
 }
 
+/// Parses an OTLP request in JSON with OpenTelemetry's own messages, and prints it as they write it;
+/// exits with 3 if they are not installed.
+const READ_OTLP: &str = r#"
+import sys
+try:
+    from google.protobuf import json_format
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+except ImportError:
+    sys.exit(3)
+print(json_format.MessageToJson(json_format.Parse(open(sys.argv[1]).read(), ExportMetricsServiceRequest())))
+"#;
+
+/// Returns a request of OTLP's metrics as OpenTelemetry's own messages read it, or why these can't be
+/// had. Fails if they refuse it.
+pub fn otlp_metrics(file: &Path) -> Result<Value, String> {
+    let python = client_python()?;
+    let output = Command::new(python).args(["-c", READ_OTLP]).arg(file).output();
+    let output = output.map_err(|error| error.to_string())?;
+    if output.status.code() == Some(3) {
+        let missing = "opentelemetry-proto is not there (scripts/test-readers.sh)".to_owned();
+        assert!(std::env::var_os("TPROF_TEST_NEED_READERS").is_none(), "{missing}");
+        return Err(missing);
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
+}
+
 pub(crate) fn cache(what: &str) -> Result<PathBuf, String> {
     let named = std::env::var_os("TPROF_TEST_READERS").map(PathBuf::from);
     let home = || {

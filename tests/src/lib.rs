@@ -26,7 +26,7 @@ mod tprof;
 pub mod view_pairs;
 mod wait;
 
-pub use clients::{client_python, clients, junit, tensorboard, with_real_nvtx};
+pub use clients::{client_python, clients, junit, otlp_metrics, tensorboard, with_real_nvtx};
 pub use gpu_runs::{gpu_run, gpu_runs, real_traces};
 pub use http::{Answer, Reading, Request, exchange};
 pub use job::{Job, Outcome};

@@ -6,7 +6,7 @@
 //! - [`zero`] finds the beginning of the run on each host's clock, [`steps`] its training steps,
 //!   [`cycles`] the parts that a schedule recorded;
 //! - [`class`] and [`communication`] decide the purpose of device work, [`flops`] the work of
-//!   operators and the peaks of devices;
+//!   operators and the peaks of devices, [`clock_reasons`] names why clocks are low;
 //! - [`history`] adds up the figures of each step for the whole job;
 //! - [`modules`] recognises calls of PyTorch's modules, [`operators`] tells whether operators were
 //!   recorded all the time, [`compile`] joins logs of `torch.compile` with ranks;
@@ -20,6 +20,7 @@
 //!   reads lines of source files, [`far_run`] names runs on other hosts, [`units`] formats and parses numbers, [`csv`] formats tables.
 
 pub mod class;
+pub mod clock_reasons;
 pub mod communication;
 pub mod compile;
 pub mod copies;

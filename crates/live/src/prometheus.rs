@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::figures::{Figure, LIMITED};
 use crate::metric::GAUGE;
-use crate::snapshot::{RunState, Snapshot};
+use crate::snapshot::{RankState, RunState, Snapshot};
 
 /// One Prometheus metric: its help text, and its lines of labels and values.
 #[derive(Default)]
@@ -20,6 +21,7 @@ pub fn prometheus(runs: &[(&str, &Snapshot)]) -> String {
     for (run, snapshot) in runs {
         of_run(run, snapshot, &mut families);
         of_ranks(run, snapshot, &mut families);
+        of_figures(run, snapshot, &mut families);
     }
     let mut text = String::new();
     for (name, family) in families {
@@ -64,17 +66,6 @@ fn of_run(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Family
 }
 
 fn of_ranks(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Family>) {
-    let labels_of = |at: usize| {
-        let rank = snapshot.ranks.get(at)?;
-        let number = rank.rank.map(|rank| rank.to_string()).unwrap_or_default();
-        Some(format!(
-            "run=\"{}\",rank=\"{}\",file=\"{}\",host=\"{}\"",
-            escaped(run),
-            escaped(&number),
-            escaped(&rank.file),
-            escaped(&rank.host)
-        ))
-    };
     for metric in &snapshot.metrics {
         let gauge = metric.key.strip_prefix(GAUGE);
         let (key, scale) = match (gauge, metric.unit.as_str()) {
@@ -86,7 +77,9 @@ fn of_ranks(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Fami
         let known =
             metric.values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
         for (at, value) in known {
-            let Some(labels) = labels_of(at) else { continue };
+            let Some(labels) = snapshot.ranks.get(at).map(|rank| labels_of(run, rank)) else {
+                continue;
+            };
             let named = gauge.map(|name| format!(",name=\"{}\"", escaped(name)));
             let family = families.entry(format!("tprof_rank_{key}")).or_default();
             family.help = match gauge {
@@ -98,6 +91,38 @@ fn of_ranks(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Fami
             family.lines.push(format!("{{{labels}{}}} {value}", named.unwrap_or_default()));
         }
     }
+}
+
+/// Writes the figures of steps: sums of what the collector wrote so far, some seconds late.
+fn of_figures(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Family>) {
+    for (rank, figures) in snapshot.ranks.iter().zip(&snapshot.figures) {
+        let labels = labels_of(run, rank);
+        let mut add = |name: &str, help: &str, is_counter, more: &str, value: f64| {
+            let family = families.entry(format!("tprof_rank_{name}")).or_default();
+            (family.help, family.is_counter) = (help.to_owned(), is_counter);
+            family.lines.push(format!("{{{labels}{more}}} {}", number(value)));
+        };
+        for figure in Figure::ALL {
+            if let Some(value) = figures.value(figure) {
+                add(figure.name(), figure.about(), figure.is_sum(), "", value);
+            }
+        }
+        for (reason, seconds) in figures.limited() {
+            let reason = format!(",reason=\"{reason}\"");
+            add("gpu_clock_limited_seconds_total", LIMITED, true, &reason, seconds);
+        }
+    }
+}
+
+fn labels_of(run: &str, rank: &RankState) -> String {
+    let number = rank.rank.map(|rank| rank.to_string()).unwrap_or_default();
+    format!(
+        "run=\"{}\",rank=\"{}\",file=\"{}\",host=\"{}\"",
+        escaped(run),
+        escaped(&number),
+        escaped(&rank.file),
+        escaped(&rank.host)
+    )
 }
 
 fn number(value: f64) -> String {
@@ -115,4 +140,50 @@ fn escaped(text: &str) -> String {
 
 fn escaped_help(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use tprof_trace::model::HistoryRow;
+
+    use super::*;
+    use crate::figures::RankFigures;
+
+    #[test]
+    fn sums_of_steps_are_counters_and_reasons_are_labels() {
+        let mut figures = RankFigures::default();
+        figures.add(&[HistoryRow {
+            duration_ns: 2_000_000_000,
+            steps: 1,
+            steps_ns: 2_000_000_000,
+            devices: Some(1),
+            busy_ns: Some(500_000_000),
+            throttle_reasons: Some(1 << 6),
+            ..HistoryRow::default()
+        }]);
+        let rank = RankState { rank: Some(3), file: "f".into(), ..RankState::default() };
+        let snapshot =
+            Snapshot { ranks: vec![rank], figures: vec![figures], ..Snapshot::default() };
+        let text = prometheus(&[("r", &snapshot)]);
+        let labels = "run=\"r\",rank=\"3\",file=\"f\",host=\"\"";
+        for line in [
+            format!("tprof_rank_gpu_busy_seconds_total{{{labels}}} 0.5"),
+            format!("tprof_rank_gpu_step_time_seconds_total{{{labels}}} 2"),
+            format!(
+                "tprof_rank_gpu_clock_limited_seconds_total{{{labels},reason=\"heat, by hardware\"}} 2"
+            ),
+            format!(
+                "tprof_rank_gpu_clock_limited_seconds_total{{{labels},reason=\"power cap\"}} 0"
+            ),
+            "# TYPE tprof_rank_gpu_busy_seconds_total counter".to_owned(),
+            "# TYPE tprof_rank_step_median_seconds gauge".to_owned(),
+        ] {
+            assert!(text.lines().any(|of| of == line), "{line}: {text}");
+        }
+        assert!(!text.contains("gpu_energy"), "{text}");
+        for (at, figure) in Figure::ALL.into_iter().enumerate() {
+            assert_eq!(figure as usize, at);
+            assert_eq!(figure.is_sum(), figure.name().ends_with("_total"), "{}", figure.name());
+        }
+    }
 }

@@ -13,6 +13,7 @@ use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd};
 use tprof_trace::{TailDecoder, TailOptions, TailUpdate, TraceHeader, TraceTail};
 
 use crate::failed_requests::FailedRequests;
+use crate::figures::RankFigures;
 use crate::history::{MetricCourses, Scale};
 use crate::main_thread::MainThreadActivity;
 use crate::metric::Metric;
@@ -41,6 +42,7 @@ pub struct Rank {
     pub more: bool,
     pub pace: StepPace,
     pub readings: Readings,
+    pub figures: RankFigures,
     activity: MainThreadActivity,
     pub courses: MetricCourses,
     /// The last polls: their times, and the values by metric index.
@@ -93,6 +95,7 @@ impl Rank {
             more: false,
             pace: StepPace::default(),
             readings: Readings::default(),
+            figures: RankFigures::default(),
             activity: MainThreadActivity::default(),
             courses: MetricCourses::default(),
             recent: VecDeque::new(),
@@ -157,6 +160,7 @@ impl Rank {
         self.error = None;
         if news.restarted {
             (self.pace, self.readings) = (StepPace::default(), Readings::default());
+            self.figures = RankFigures::default();
             self.activity = MainThreadActivity::default();
             (self.courses, self.recent) = (MetricCourses::default(), VecDeque::new());
             (self.recording, self.stalled) = (true, None);
@@ -181,6 +185,7 @@ impl Rank {
             let pid = self.readings.process_of(thread.process).map(|process| process.pid);
             self.activity.thread(thread, pid);
         }
+        self.figures.add(&news.history);
         self.readings.samples(&news.samples);
         self.activity.samples(&news.samples);
         rank_events.extend(self.settle_steps(context));
@@ -364,6 +369,15 @@ impl Rank {
     fn is_driving_process_running(&self) -> bool {
         let runs = |process| self.readings.process_of(process).is_some();
         !self.is_closed() && self.pace.driving().is_some_and(runs)
+    }
+
+    /// Returns the figures of the rank's steps; of a rank that has ended only sums.
+    pub fn current_figures(&self) -> RankFigures {
+        let mut figures = self.figures.clone();
+        if self.readings.ended().is_some() {
+            figures.ended();
+        }
+        figures
     }
 
     /// Returns the value of a metric at `now_ns` of the rank's clock.

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
+use crate::figures::RankFigures;
+
 /// Version of the JSON.
 pub const VERSION: u32 = 1;
 
@@ -30,6 +32,9 @@ pub struct Snapshot {
     pub ranks: Vec<RankState>,
     /// Metrics of all ranks.
     pub metrics: Vec<MetricValues>,
+    /// Figures of the steps of each rank, for programs that watch jobs.
+    #[serde(skip)]
+    pub figures: Vec<RankFigures>,
     /// Ranks that have had no step for too long.
     pub stalls: Vec<Stall>,
     /// Events since the last snapshot, or the last 200 events if `history` is given.

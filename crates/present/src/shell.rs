@@ -16,7 +16,7 @@ const STYLES: [&str; 4] = [
     include_str!("pages/whole.css"),
 ];
 /// Scripts of the page, in an order in which each uses only scripts before it.
-const SCRIPTS: [&str; 28] = [
+const SCRIPTS: [&str; 29] = [
     FORMAT_JS,
     CHROME_JS,
     include_str!("pages/data.js"),
@@ -27,6 +27,7 @@ const SCRIPTS: [&str; 28] = [
     include_str!("pages/heat.js"),
     include_str!("pages/report_cells.js"),
     include_str!("pages/roofline.js"),
+    include_str!("pages/job_charts.js"),
     include_str!("pages/report_charts.js"),
     include_str!("pages/report.js"),
     include_str!("pages/frame.js"),

@@ -18,6 +18,7 @@
 //! - `app`: state that all requests share;
 //! - `nonce`: the nonces of exported pages;
 //! - `answers`: one file per kind of answer, and the table of routes;
+//! - `otlp`: sends figures of runs in progress to a collector of OpenTelemetry;
 //! - `serve`: starts the server and ends it;
 //! - `site`: the same answers as files, without a server;
 //! - `fuzzing`: the entry point of a fuzz target, without which it is not compiled.
@@ -31,6 +32,7 @@ mod http;
 mod live;
 mod nonce;
 mod options;
+mod otlp;
 mod runs;
 mod serve;
 mod shutdown_signals;
@@ -42,6 +44,7 @@ mod work;
 pub mod fuzzing;
 
 pub use options::{Options, SiteOptions};
+pub use otlp::Collector;
 pub use serve::serve;
 pub use site::site;
 pub use work::Limits;

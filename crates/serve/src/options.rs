@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use crate::otlp::Collector;
 use crate::work::Limits;
 
 /// Options of a server.
@@ -22,6 +23,8 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// Whether requests may change runs (`--control`).
     pub is_control: bool,
+    /// The collector of OpenTelemetry that gets the figures of runs in progress.
+    pub collector: Option<Collector>,
     /// The program that makes reports.
     pub tprof: PathBuf,
     /// Limits of each child process.

@@ -63,6 +63,10 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         )
         .hint("tprof serve ARCHIVE"));
     }
+    if archive.is_some() && options.collector.is_some() {
+        return Err(Failure::misuse("--otlp does not apply to an archive", "no run of it goes on")
+            .hint("tprof serve ARCHIVE"));
+    }
     let tprof = Tprof::new(options.tprof.clone(), options.limits);
     let catalogue = Arc::new(Catalogue::of(&tprof).await?);
     let shown = match archive {
@@ -94,6 +98,9 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
             let app = App::new(registry, JobQueue::new(tprof, 1), Arc::clone(&guard), catalogue);
             let summing = Arc::clone(&app);
             tokio::spawn(async move { summing.summaries.work(&summing.jobs).await });
+            if let Some(collector) = options.collector.clone() {
+                tokio::spawn(collector.send_on(Arc::clone(&app)));
+            }
             answers::router().with_state(app)
         }
     };

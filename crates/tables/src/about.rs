@@ -1,7 +1,7 @@
 //! Lists the tables, with the meaning of their columns.
 
 use crate::column::{Column, ColumnAbout, identity};
-use crate::columns::{device, host, host_times, small};
+use crate::columns::{device, history, host, host_times, small};
 use crate::each::RANK_TABLES;
 use crate::run::{RUN_TABLES, run_columns};
 
@@ -77,6 +77,7 @@ fn rank_columns(name: &str) -> Vec<ColumnAbout> {
         "collective_runs" => of(host::COLLECTIVE_RUNS),
         "channel_work" => of(host::CHANNEL_WORK),
         "steps" => of(small::STEPS),
+        "history" => of(history::HISTORY),
         "device_allocations" => of(device::ALLOCATIONS),
         "samples" => of(host::SAMPLES),
         "event_samples" => of(host::EVENT_SAMPLES),
@@ -120,6 +121,9 @@ fn about(name: &str) -> &'static str {
         }
         "channel_work" => "what single channels of NCCL did",
         "steps" => "training steps",
+        "history" => {
+            "figures of steps for the whole job, also where `--keep` deleted the rest: a row for a step or, of steps below a second, for a second (`tprof report history`)"
+        }
         "device_allocations" => "device memory taken and given back",
         "samples" => "stacks of threads at moments, and their waits",
         "event_samples" => "hardware and kernel events, counted",

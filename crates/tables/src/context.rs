@@ -6,11 +6,13 @@ use tprof_analyze::joined::{JoinedRank, SpanPlaces};
 use tprof_export::OpenRank;
 use tprof_facts::Clock;
 use tprof_facts::frames::{Frame, Frames};
+use tprof_facts::history;
 use tprof_facts::steps::StepSource;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
 
 use crate::cell::Cell;
+use crate::columns::history::StepFigures;
 use crate::row_source::RowSource;
 
 /// An open file of a rank, with data that is computed when a column first needs it.
@@ -46,6 +48,14 @@ impl<'a> Context<'a> {
     /// them.
     pub(crate) fn joined(&self) -> &JoinedRank<'a> {
         self.joined.get_or_init(|| JoinedRank::of(self.trace, self.steps_from, self.world_size))
+    }
+
+    /// Returns the rows of the rank's history.
+    pub(crate) fn history(&self) -> impl Iterator<Item = StepFigures> + use<> {
+        let history = history::of_file(self.trace, self.steps_from);
+        let written = history.rows.len() - history.computed;
+        let rows = history.rows.into_iter().enumerate();
+        rows.map(move |(at, row)| StepFigures { row, is_computed: at >= written })
     }
 
     /// Returns the places of spans. The first call computes them.

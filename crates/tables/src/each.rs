@@ -12,13 +12,13 @@ use tprof_trace::model::{
 use tprof_trace::{TraceFile, TracePart};
 
 use crate::column::{Column, Sink, identity};
-use crate::columns::{device, host, host_times, small};
+use crate::columns::{device, history, host, host_times, small};
 use crate::context::Context;
 use crate::host_time::HostTime;
 use crate::rows::{self, InnermostPlaces, InputTexts, RowRequest, ShortNames};
 
 /// Names of the tables that each rank has, in the order in which they are read.
-pub const RANK_TABLES: [&str; 29] = [
+pub const RANK_TABLES: [&str; 30] = [
     "spans",
     "kernels",
     "copies",
@@ -28,6 +28,7 @@ pub const RANK_TABLES: [&str; 29] = [
     "collective_runs",
     "channel_work",
     "steps",
+    "history",
     "device_allocations",
     "samples",
     "event_samples",
@@ -109,6 +110,11 @@ impl<'a> RankTables<'a> {
                 let within = found.all.iter().filter(|of| window.touches(of.start_ns, of.end_ns));
                 let row = |step: &_| small::StepRow { step: *step, source: found.source };
                 all.pass(sink, small::STEPS, within.map(row))
+            }
+            "history" => {
+                let within = context.history();
+                let within = within.filter(|of| window.touches(of.row.start_ns, of.row.end_ns()));
+                all.pass(sink, history::HISTORY, within)
             }
             "device_allocations" => all.pass(sink, device::ALLOCATIONS, self.rows(ids)),
             "event_samples" => {
@@ -375,6 +381,7 @@ pub(crate) fn is_timed(table: &str) -> bool {
             | "properties"
             // These tables are derived from the rows of other tables.
             | "steps"
+            | "history"
             | "collective_runs"
     )
 }

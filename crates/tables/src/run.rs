@@ -20,7 +20,7 @@ use crate::column::ColumnAbout;
 use crate::row_source::{RowSource, instance_of};
 
 /// Names of the tables, with descriptions of their rows.
-pub const RUN_TABLES: [(&str, &str); 14] = [
+pub const RUN_TABLES: [(&str, &str); 15] = [
     ("runs", "runs"),
     ("ranks", "files of ranks: where and when each ran, and how complete its file is"),
     (
@@ -40,12 +40,16 @@ pub const RUN_TABLES: [(&str, &str); 14] = [
     ("rank_idle", "idle time of each stream by cause (`tprof report idle`)"),
     ("rank_overlap", "communication hidden by compute (`tprof report overlap`)"),
     ("rank_memory", "device memory of each rank by allocator (`tprof report device-memory`)"),
+    (
+        "rank_changes",
+        "where figures of `history` left their own past; of ranks that changed together the first (`tprof report history`)",
+    ),
     ("findings", "what to fix, the largest gain first (`tprof report findings`)"),
 ];
 
 /// Tables that come from reports. Each entry is the name of the table here, the kind of report, and
 /// the key of the table in the report's JSON.
-const REPORTED: [(&str, &str, &str); 12] = [
+const REPORTED: [(&str, &str, &str); 13] = [
     ("rank_summary", "breakdown", "breakdown"),
     ("rank_steps", "steps", "steps"),
     ("rank_step_devices", "steps", "device_time_by_step"),
@@ -57,6 +61,7 @@ const REPORTED: [(&str, &str, &str); 12] = [
     ("rank_idle", "idle", "idle"),
     ("rank_overlap", "overlap", "overlap"),
     ("rank_memory", "device-memory", "pools"),
+    ("rank_changes", "history", "changes"),
     ("findings", "findings", "findings"),
 ];
 

@@ -70,6 +70,8 @@ pub struct TailUpdate {
     pub marks: Vec<Mark>,
     /// Losses that were reported.
     pub losses: Vec<Loss>,
+    /// Figures of steps that are complete.
+    pub history: Vec<HistoryRow>,
     /// Spans that [`TailOptions::spans`] selects, each with its name.
     pub spans: Vec<(SpanOutline, Box<str>)>,
     /// Samples, if they were asked for.
@@ -373,6 +375,7 @@ impl TraceTail {
             table::MARKS if block.header.last_ns == 0 => {}
             table::MARKS => news.marks.append(&mut decoder.rows(source, block)?),
             table::LOSSES => news.losses.append(&mut decoder.rows(source, block)?),
+            table::HISTORY => news.history.append(&mut decoder.rows(source, block)?),
             table::ALLOCATOR_EVENTS => {
                 news.allocator_events.append(&mut decoder.rows(source, block)?);
             }
@@ -399,6 +402,7 @@ impl TraceTail {
                     | table::HEAP_TOTALS
                     | table::MARKS
                     | table::LOSSES
+                    | table::HISTORY
             ),
         }
     }

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use tprof_facts::units::{parse_duration, parse_size};
 use tprof_live::top;
 use tprof_serve::failure::Failure;
-use tprof_serve::{Limits, Options, SiteOptions};
+use tprof_serve::{Collector, Limits, Options, SiteOptions};
 use tprof_ui::args::{ServeArgs, TopArgs};
 use tprof_ui::browser;
 
@@ -111,11 +111,16 @@ fn options(args: ServeArgs) -> Result<Options, Failure> {
         hosts: args.host,
         token_file: args.token_file,
         is_control: args.control,
+        collector: args.otlp.as_deref().map(collector).transpose()?,
         // No browser is opened if other machines can reach the server, because its user is probably
         // not at this machine's screen.
         browser: (is_own && !args.no_browser)
             .then_some(|url, folder| browser::open(url, folder).unwrap_or(false)),
     })
+}
+
+fn collector(url: &str) -> Result<Collector, Failure> {
+    Collector::of(url, |name| std::env::var(name).ok())
 }
 
 fn limits(args: &ServeArgs) -> Result<Limits, Failure> {

@@ -112,3 +112,17 @@ fn tables_about_the_whole_run_can_be_queried() {
     assert_eq!(ranks[7], "r8,7,true");
     assert_eq!(rows(&runs().run(), "SELECT run, ranks FROM runs"), ["r8,8"]);
 }
+
+#[test]
+fn the_history_of_steps_adds_up_to_its_report() {
+    for source in [runs().run(), runs().set()] {
+        let of_rows = "SELECT sum(steps), max(longest_ns) FROM history GROUP BY rank ORDER BY rank";
+        let of_rows = rows(&source, of_rows);
+        let reported = "SELECT steps, longest_ns FROM report('history', 'history') ORDER BY rank";
+        assert_eq!(of_rows, rows(&runs().run(), reported));
+        assert!(of_rows.len() == RANKS as usize && !of_rows[0].starts_with("0,"), "{of_rows:?}");
+        // Another tool recorded the run: its rows come from the events, without CPU time.
+        let computed = "SELECT count(*) FROM history WHERE NOT computed OR cpu_ns IS NOT NULL";
+        assert_eq!(number(&source, computed), 0);
+    }
+}

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tprof_tests::{EXACT, Job, Live, Reading, Scratch, Served, program, run_info, traced_job};
+use tprof_tests::{
+    EXACT, Job, Live, Reading, Scratch, Served, children_of, kill, program, run_info, tprof,
+    traced_job, wait_until,
+};
 
 /// Starts a run with this name, and waits until it can be controlled.
 pub fn begun(directory: &Path, name: &str) -> (Live, PathBuf) {
@@ -142,4 +145,39 @@ fn metrics_are_prometheus_text_whatever_a_run_is_called() {
     }
     assert!(count > 5 && text.contains("tprof_run_recorded_total"), "{text}");
     drop(job);
+}
+
+#[test]
+fn metrics_have_the_figures_of_steps_for_the_whole_job() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("runs");
+    let run = directory.join("going");
+    std::fs::create_dir(&directory).unwrap();
+    let job = Job::new(program("steps_on")).arg("100000").arg("");
+    let mut live = Live::start(&traced_job(&job, &["--keep", "1s"], &run), &scratch.cwd());
+    live.wait_for("step 600");
+    // Figures wait until they fill a block, or for a minute. A dump writes them at once.
+    tprof(["ctl", "dump"]).arg(&run).run_in(scratch.path()).expect_code(0);
+    let served = Served::start(&directory, &[]);
+    served.id_of(&run);
+    let of = |text: &str, name: &str| {
+        text.lines().find(|line| line.starts_with(&format!("{name}{{"))).map(|line| parsed(line).2)
+    };
+    let mut text = String::new();
+    wait_until("the figures of the first steps", || {
+        text = served.get("/metrics").expect(200).text();
+        of(&text, "tprof_rank_step_time_seconds_total").is_some_and(|seconds| seconds > 1.0)
+    });
+    // Each step sleeps for 10 ms.
+    let median = of(&text, "tprof_rank_step_median_seconds").unwrap();
+    assert!(median >= 0.01, "{text}");
+    assert!(of(&text, "tprof_rank_cpu_seconds_total").is_some(), "{text}");
+    // No device was recorded, and there is one rank.
+    for unknown in ["gpu_busy_seconds_total", "gpu_energy_joules_total", "late_ratio"] {
+        assert!(!text.contains(unknown), "{unknown}");
+    }
+    for pid in children_of(live.pid()) {
+        assert!(kill(pid, libc::SIGKILL));
+    }
+    live.finish();
 }

@@ -11,6 +11,7 @@ mod ends;
 mod hostile_runs;
 mod limits;
 mod live;
+mod otlp;
 mod parameters;
 mod paths;
 mod start;

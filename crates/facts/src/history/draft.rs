@@ -99,6 +99,18 @@ fn written(source: StepSource) -> HistorySource {
     }
 }
 
+/// Returns the word for what told of steps: that of [`StepSource`], or `none`.
+pub fn word(source: HistorySource) -> &'static str {
+    match source {
+        HistorySource::None => "none",
+        HistorySource::Explicit => StepSource::Explicit.word(),
+        HistorySource::Profiler => StepSource::Profiler.word(),
+        HistorySource::Optimizer => StepSource::Optimizer.word(),
+        HistorySource::Loader => StepSource::Loader.word(),
+        HistorySource::Inferred => StepSource::Inferred.word(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

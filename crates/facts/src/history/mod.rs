@@ -8,16 +8,19 @@
 //! - `device_time` and `happened` remember intervals and instants for a while, `levels` readings;
 //! - `draft` puts consecutive steps together;
 //! - `builder` makes rows of all that;
-//! - `recorded` reads the rows of a file.
+//! - `recorded` reads the rows of a file, and `late` compares those of several ranks.
 
 mod builder;
 mod device_time;
 mod draft;
 mod happened;
+mod late;
 mod levels;
 mod recorded;
 #[cfg(test)]
 mod tests;
 
 pub use builder::HistoryBuilder;
+pub use draft::word;
+pub use late::{lateness, meeting_ns};
 pub use recorded::{LATE_PROPERTY, RankHistory, of_events, of_file};

@@ -5,6 +5,7 @@ use tprof_facts::units::count;
 use tprof_trace::run::RunInfo;
 
 use super::{Follower, MOST_EVENTS};
+use crate::figures::{RankFigures, compare};
 use crate::files::RunFiles;
 use crate::metric::{GAUGE, Metric, unit_of};
 use crate::pace::StalledSteps;
@@ -52,6 +53,8 @@ impl<F: RunFiles> Follower<F> {
         self.events.extend(events.iter().cloned());
         self.events.drain(..self.events.len().saturating_sub(MOST_EVENTS));
         events.drain(..events.len().saturating_sub(MOST_EVENTS));
+        let mut figures: Vec<RankFigures> = self.ranks.iter().map(Rank::current_figures).collect();
+        compare(&mut figures);
         let metrics = self.metrics(&rank_times);
         self.record_poll(time_ns, is_running, &metrics);
         let recording = self.ranks.iter().filter_map(Rank::recording).reduce(|a, b| a || b);
@@ -72,6 +75,7 @@ impl<F: RunFiles> Follower<F> {
                 .map(|(at, now_ns)| self.state(at, *now_ns))
                 .collect(),
             metrics,
+            figures,
             stalls,
             events,
             history: None,

@@ -151,13 +151,20 @@ class LineChart {
       pen.beginPath(); pen.arc(this.placeX(this.x[i]), y(value), 3.2, 0, 7); pen.fill();
     });
   }
-  mark(pen, { x, text, bad }, bottom) {
+  // Marks a moment, and with `until` the time that began then. Whether that is bad may be nobody's
+  // to say (`null`).
+  mark(pen, { x, until, text, bad }, bottom) {
     const at = Math.round(this.placeX(x)) + 0.5;
-    pen.strokeStyle = pen.fillStyle = inkOf(bad ? "--bad" : "--good");
+    pen.strokeStyle = pen.fillStyle = inkOf(bad === null ? "--dim" : bad ? "--bad" : "--good");
+    if (until) {
+      pen.globalAlpha = 0.08;
+      pen.fillRect(at, 0, this.placeX(Math.min(until, this.to)) - at, bottom);
+      pen.globalAlpha = 1;
+    }
     pen.setLineDash([4, 3]);
     pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, bottom); pen.stroke();
     pen.setLineDash([]);
-    const right = at > this.width - 70;
+    const right = at + pen.measureText(text).width > this.width - 8;
     pen.textAlign = right ? "right" : "left";
     pen.fillText(text, at + (right ? -4 : 4), 10);
   }

@@ -5,7 +5,7 @@
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
 
 const KIND_GROUPS = [
-  ["Time", ["findings", "gpu-time", "host", "steps", "critical-path"]],
+  ["Time", ["findings", "gpu-time", "host", "steps", "history", "critical-path"]],
   ["Host", ["summary", "memory", "cpu", "threads", "counters", "machine"]],
   ["GPU", ["breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
@@ -46,7 +46,7 @@ function runNav(run) {
   for (const [name, [text, about]] of Object.entries(ABOUT.archive ? {} : PAGES)) first.push(link(`#/run/${id}/page/${name}`, text, about, `page/${name}`));
   // Reports on devices are folded if the run has nothing for them.
   const group = (title, list) => title === "GPU" && hasNoDevice(run) ? [element("details", {}, element("summary", {}, element("h3", {}, title), " not recorded"), list)] : [element("h3", {}, title), list];
-  first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "history"));
+  first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "runs"));
   return element("nav", { class: "side", "aria-label": "Of this run" }, element("ul", {}, ...first),
     ...kindGroups().flatMap(([title, kinds]) => group(title, element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), aboutKind(name), name))))));
 }

@@ -1,6 +1,6 @@
 // Shows one metric over the runs of a command, and marks the runs at which it changed.
 
-VIEWS.set("history", (main, route) => runScene(main, route, "history", "History", historyView));
+VIEWS.set("history", (main, route) => runScene(main, route, "runs", "History", historyView));
 
 const HISTORY_TITLES = { step_ns: "Median step", wall_ns: "Lasted", peak_bytes: "Peak heap", peak_rss_bytes: "Peak RSS", peak_device_bytes: "Peak GPU memory", gpu_busy: "GPU busy", steps: "Steps", lost: "Lost", findings: "Findings" };
 function historyTitle(key) {

@@ -25,6 +25,7 @@ function reportCharts(document, tables) {
     "critical-path": () => [shares("What bounds the run", "critical_path", ["host", "compute", "communication", "copy", "launch", "kernel_gap", "unknown"])],
     kernels: () => [shareBars("Time by kind", [Object.fromEntries(of("kinds").map((row) => [row.kind, row.share]))], of("kinds").map((row) => row.kind))],
     threads: () => [threadBars(of("threads"))],
+    history: () => [jobCharts(document, tables)],
     roofline: () => [rooflineChart(of("roofline"), of("peaks"), document.shown?.roofline?.left_out)],
   }[document.kind];
   const shares = (title, key, columns) => shareBars(title, of(key), columns, headingsOf(document.shown?.[key]));

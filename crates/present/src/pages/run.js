@@ -8,10 +8,10 @@ VIEWS.set("run", (main, route) => {
 });
 
 function overview(content, run) {
-  const about = element("div", {}), figures = element("dl", { class: "facts" }), verdict = element("div", {}, element("p", { class: "verdict plain" }, "Reading the summary…"));
+  const about = element("div", {}), job = element("section", {}), figures = element("dl", { class: "facts" }), verdict = element("div", {}, element("p", { class: "verdict plain" }, "Reading the summary…"));
   const found = element("section", { id: INSIDE ? "findings" : null }, element("h2", {}, "Findings"), waiting("The findings are being computed"));
-  content.replaceChildren(about, verdict, figures, found, downloads(run));
-  let summary = null, tables = [];
+  content.replaceChildren(about, verdict, figures, job, found, downloads(run));
+  let summary = null, tables = [], charts = [];
   const paint = () => { about.replaceChildren(...runHead(run, (changed) => { run = changed; knownRuns.set(String(run.id), run); paint(); }, summary)); paintFigures(figures, run, summary); };
   paint();
   const loadSummary = async () => {
@@ -27,19 +27,36 @@ function overview(content, run) {
       found.replaceChildren(element("h2", {}, "Findings"), ...findingParts(await api(`runs/${run.id}/report/findings`), tables));
     } catch (error) { found.replaceChildren(element("h2", {}, "Findings"), errorBox(error, loadFindings)); }
   };
+  const loadJob = async () => {
+    try {
+      charts.splice(0).forEach((one) => one.close());
+      job.replaceChildren(...jobParts(await api(`runs/${run.id}/report/history`), run, charts));
+    } catch (error) { job.replaceChildren(element("h2", {}, "The whole job"), errorBox(error, loadJob)); }
+  };
   const loaded = [loadSummary()];
   // A run that cannot be read shows one error, not two.
   if (run.state === "damaged") found.remove();
   else loaded.push(loadFindings());
+  // An exported page has the charts where it has the report.
+  if (run.state !== "damaged" && !INSIDE && ABOUT.kinds.some((one) => one.name === "history")) loaded.push(loadJob());
   const unsettled = () => run.summary === "pending" || run.state === "running";
   const stop = SITE || !unsettled() ? () => {} : poll(POLL_MS, async () => {
     const was = run.state;
     run = await getRun(run.id);
     paint();
-    if (was === "running" && run.state !== "running") { loadSummary(); loadFindings(); }
+    if (was === "running" && run.state !== "running") { loadSummary(); loadFindings(); loadJob(); }
     return unsettled();
   });
-  return { ready: Promise.all(loaded), close: () => { stop(); tables.forEach((one) => one.close()); }, update: (fresh) => { run = fresh; paint(); }, get table() { return tables[0]; } };
+  return { ready: Promise.all(loaded), close: () => { stop(); [...tables, ...charts].forEach((one) => one.close()); }, update: (fresh) => { run = fresh; paint(); }, get table() { return tables[0]; } };
+}
+
+// Shows how the figures of a run went over the whole job, and where they changed.
+function jobParts(document, run, charts) {
+  const grid = jobCharts(document, charts, (one) => one.first), changes = document.tables?.changes || [];
+  if (!grid) return [];
+  const most = 5, all = element("a", { href: reportHref(run.id, "history") }, changes.length > most ? `and ${formatCount(changes.length - most)} more` : "all figures");
+  const lines = changes.slice(0, most).map((change) => element("li", {}, changeText(change)));
+  return [element("h2", {}, "The whole job"), grid, element("ul", { class: "changes" }, ...lines, element("li", {}, changes.length ? all : ["No figure left its own past: ", all]))];
 }
 
 function runHead(run, changed, summary) {

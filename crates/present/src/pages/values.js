@@ -115,7 +115,7 @@ function runTitle(run) {
 
 // Turns a key of a document into a heading.
 const WORDS_OF = { api: "API", gpu: "GPU", gpus: "GPUs", cpu: "CPU", cuda: "CUDA", nvtx: "NVTX", rss: "RSS", gil: "GIL", io: "I/O", mfu: "MFU", hfu: "HFU", pid: "pid", tid: "tid", sm: "SM", hta: "HTA", gemms: "GEMMs", flops: "FLOPs", tflops: "rate" };
-const HEADINGS = { seen: "evidence", look_at: "where", try: "what to do", gpu_busy: "GPU busy", flops_per_s: "FLOP/s", mfu: "MFU", hfu: "HFU", time_ns: "time", start_ns: "starts", duration_ns: "lasts", change_share: "change, %", p50_ns: "p50", p95_ns: "p95", p99_ns: "p99", step_ns: "step", wait_ns: "waits" };
+const HEADINGS = { history: "the whole job", seen: "evidence", look_at: "where", try: "what to do", gpu_busy: "GPU busy", flops_per_s: "FLOP/s", mfu: "MFU", hfu: "HFU", time_ns: "time", start_ns: "starts", duration_ns: "lasts", change_share: "change, %", p50_ns: "p50", p95_ns: "p95", p99_ns: "p99", step_ns: "step", wait_ns: "waits" };
 function heading(key) {
   if (HEADINGS[key]) return HEADINGS[key];
   const [, stem, end] = /^(.*?)(?:_(low|high))?$/.exec(key);

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tprof_live::{Snapshot, prometheus};
+use tprof_live::{RunState, Snapshot, prometheus};
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -75,11 +75,25 @@ async fn send(app: &App, run: &RegisteredRun, to: &Sender) -> Option<()> {
 
 /// Answers `GET /metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    let (_, snapshots) = running(&app, |_| false).await;
+    let named: Vec<_> =
+        snapshots.iter().map(|(name, snapshot)| (name.as_str(), &**snapshot)).collect();
+    let text = prometheus(&named);
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+/// Returns the snapshots of runs in progress with their names, and the numbers of these runs with
+/// whether they still go on. `also` selects runs that have ended, too.
+pub async fn running(
+    app: &App,
+    also: impl Fn(u32) -> bool,
+) -> (Vec<(u32, bool)>, Vec<(String, Arc<Snapshot>)>) {
     let (runs, _) = app.registry.list();
-    let running = runs.iter().filter(|run| run.entry.state == "running").take(MOST_SCRAPED);
-    let mut snapshots: Vec<(String, Arc<Snapshot>)> = Vec::new();
-    for run in running {
-        // A run that ended meanwhile is skipped.
+    let is_running = |run: &RegisteredRun| run.entry.state == "running";
+    let wanted = runs.iter().filter(|run| is_running(run) || also(run.id)).take(MOST_SCRAPED);
+    let (mut ids, mut snapshots) = (Vec::new(), Vec::<(String, Arc<Snapshot>)>::new());
+    for run in wanted {
+        // A run that is gone meanwhile is skipped.
         let Ok(snapshot) = app.lives.snapshot(run).await else { continue };
         let path = &run.entry.path;
         let mut name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -87,10 +101,8 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
         if snapshots.iter().any(|(known, _)| *known == name) {
             name = path.to_string_lossy().into_owned();
         }
+        ids.push((run.id, snapshot.state == RunState::Running));
         snapshots.push((name, snapshot));
     }
-    let named: Vec<_> =
-        snapshots.iter().map(|(name, snapshot)| (name.as_str(), &**snapshot)).collect();
-    let text = prometheus(&named);
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+    (ids, snapshots)
 }

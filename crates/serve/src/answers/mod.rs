@@ -27,6 +27,7 @@ use crate::failure::Failure;
 
 pub use archived::router as router_of_archive;
 pub use heat::STEP_METRICS;
+pub use live::running;
 pub use page::PAGES;
 use routes::{Endpoint, ROUTES};
 

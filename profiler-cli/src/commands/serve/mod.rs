@@ -48,6 +48,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     for host in &args.host {
         value("--host", host.as_ref());
     }
+    if let Some(collector) = &args.otlp {
+        value("--otlp", collector.as_ref());
+    }
     value("--memory-limit", args.memory_limit.as_ref());
     value("--time-limit", args.time_limit.as_ref());
     words.push("--".into());

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 use tprof_document::RankContext;
+use tprof_facts::clock_reasons::slowing;
 use tprof_rank::base::object::object;
 use tprof_rank::base::reading::Reading;
 use tprof_trace::model::counter::*;
 
 use super::samples::{FileSamples, HostSamples, hosts, missing};
-use super::series::{SampleSeries, SeriesStats, share, slowing, sums};
+use super::series::{SampleSeries, SeriesStats, share, sums};
 
 const NO_READING: &str = "recording ended before the first reading";
 pub(super) const UNKNOWN: &str = "the driver does not report it";

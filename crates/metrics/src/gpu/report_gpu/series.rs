@@ -1,21 +1,6 @@
-//! Computes statistics of a quantity's readings over time, and lists the reasons for low clocks.
+//! Computes statistics of a quantity's readings over time.
 
 use std::collections::BTreeMap;
-
-/// The reasons for low clocks, by bit. The second value says whether the reason slows work down.
-/// The reasons that don't slow work down mean that the device has nothing to do, or that a setting
-/// limits the clocks.
-pub(super) const REASONS: [(&str, bool); 9] = [
-    ("idle", false),
-    ("application clocks", false),
-    ("power cap", true),
-    ("hardware slowdown", true),
-    ("sync boost", false),
-    ("heat, by software", true),
-    ("heat, by hardware", true),
-    ("power brake", true),
-    ("display clocks", false),
-];
 
 /// Readings by time, ns.
 pub(crate) type SampleSeries = BTreeMap<u64, f64>;
@@ -63,14 +48,10 @@ pub(super) fn share(series: &SampleSeries, most_ns: u64, bits: u64) -> Option<f6
     Some(if all > 0 { with as f64 / all as f64 } else { f64::from(u8::from(set(last))) })
 }
 
-/// Returns the bits of the reasons that slow work down.
-pub(super) fn slowing() -> u64 {
-    let bits = REASONS.iter().enumerate().filter(|(_, (_, slows))| *slows);
-    bits.fold(0, |all, (at, _)| all | 1 << at)
-}
-
 #[cfg(test)]
 mod tests {
+    use tprof_facts::clock_reasons::slowing;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;

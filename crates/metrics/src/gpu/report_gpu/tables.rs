@@ -1,11 +1,12 @@
 //! Makes the tables of the report `gpu`.
 
 use tprof_document::{Cell, Column, Table, Unit, View};
+use tprof_facts::clock_reasons::{REASONS, slowing};
 use tprof_trace::model::counter::*;
 
 use super::device::{DeviceSamples, UNKNOWN};
 use super::samples::COUNTERS;
-use super::series::{REASONS, SeriesStats, slowing};
+use super::series::SeriesStats;
 
 impl DeviceSamples<'_> {
     /// Returns a statistic of a quantity as a cell, with the reason if it is missing.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use tprof_facts::history::meeting_ns;
 use tprof_trace::model::HistoryRow;
 
-use super::figures::{copies_ns, meeting_ns};
+use super::figures::copies_ns;
 
 /// Most cells of a rank. They get wider with the job.
 const MOST: u64 = 1024;

@@ -177,11 +177,3 @@ pub(super) fn copies_ns(row: &HistoryRow) -> Option<u64> {
     let kernels = row.compute_ns?.saturating_add(row.exposed_communication_ns?);
     Some(row.busy_ns?.saturating_sub(kernels))
 }
-
-/// Returns the time that the rank spent in operations between ranks, ns: its devices, or else the
-/// host.
-pub(super) fn meeting_ns(row: &HistoryRow) -> Option<u64> {
-    let of_devices = row.communication_ns.zip(row.devices);
-    let of_devices = of_devices.map(|(ns, devices)| ns / u64::from(devices.max(1)));
-    of_devices.filter(|ns| *ns > 0).or(row.collective_ns)
-}

@@ -1,6 +1,7 @@
 //! Compares the ranks of a job: which one the others wait for, and which changes are one.
 
 use tprof_document::RankContext;
+use tprof_facts::history::lateness;
 
 use super::cells::Cells;
 use super::changes::{ChangeKind, changes_of_blocks};
@@ -25,28 +26,16 @@ pub struct LateRank {
 }
 
 /// For each rank that is known, its index and by how much longer the others wait, as a share of the
-/// steps. A rank that comes last to an operation waits least in it.
-fn lateness(cells: &[Cells], place: u64) -> Vec<(usize, f64)> {
-    let waits = |of: &Cells| of.at(place)?.meeting.share();
-    let waits: Vec<(usize, f64)> =
-        cells.iter().enumerate().filter_map(|(at, of)| Some((at, waits(of)?))).collect();
-    if waits.len() < 2 {
-        return Vec::new();
-    }
-    let of_others = |at: usize| {
-        let mut others: Vec<f64> =
-            waits.iter().filter(|of| of.0 != at).map(|(_, share)| *share).collect();
-        others.sort_unstable_by(f64::total_cmp);
-        others[others.len() / 2]
-    };
-    // The median of the others differs from that of all only where there are few ranks.
-    let of_all = (waits.len() > 16).then(|| of_others(usize::MAX));
-    waits.iter().map(|(at, own)| (*at, of_all.unwrap_or_else(|| of_others(*at)) - own)).collect()
+/// steps.
+fn late_ranks(cells: &[Cells], place: u64) -> impl Iterator<Item = (usize, f64)> + use<> {
+    let waits: Vec<Option<f64>> =
+        cells.iter().map(|of| of.at(place).and_then(|cell| cell.meeting.share())).collect();
+    lateness(&waits).into_iter().enumerate().filter_map(|(at, late)| Some((at, late?)))
 }
 
 /// Returns the rank that the others wait for at a place, if any.
 pub fn late_rank(cells: &[Cells], place: u64) -> Option<LateRank> {
-    let most = lateness(cells, place).into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let most = late_ranks(cells, place).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 >= LEAST_LATE).then_some(LateRank { part: most.0, share: most.1 })
 }
 
@@ -58,7 +47,7 @@ pub fn late_changes(cells: &[Cells]) -> Vec<(usize, FigureChange)> {
     let Some((first, last)) = places else { return Vec::new() };
     let mut series: Vec<Vec<(u64, f64)>> = vec![Vec::new(); all.len()];
     for place in first..=last {
-        for (at, share) in lateness(&all, place) {
+        for (at, share) in late_ranks(&all, place) {
             series[at].push((place, share));
         }
     }

@@ -1,9 +1,9 @@
 //! Makes the tables of the report `history`.
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
-use tprof_facts::steps::StepSource;
+use tprof_facts::history::word;
 use tprof_facts::units;
-use tprof_trace::model::{HistoryRow, HistorySource};
+use tprof_trace::model::HistoryRow;
 
 use super::cells::{Cell as Stretch, Cells, Part, quantile};
 use super::figures::{Figure, FigureUnit};
@@ -67,7 +67,7 @@ fn notes(parts: &[(RankContext, RankHistory)]) -> Vec<String> {
             ));
         }
         if part.sources.len() > 1 {
-            let words: Vec<&str> = part.sources.iter().map(|of| source(*of)).collect();
+            let words: Vec<&str> = part.sources.iter().map(|of| word(*of)).collect();
             notes.push(format!(
                 "{}: steps come from {}: their numbers and times do not compare",
                 at.label,
@@ -76,17 +76,6 @@ fn notes(parts: &[(RankContext, RankHistory)]) -> Vec<String> {
         }
     }
     notes
-}
-
-fn source(source: HistorySource) -> &'static str {
-    match source {
-        HistorySource::None => "none",
-        HistorySource::Explicit => StepSource::Explicit.word(),
-        HistorySource::Profiler => StepSource::Profiler.word(),
-        HistorySource::Optimizer => StepSource::Optimizer.word(),
-        HistorySource::Loader => StepSource::Loader.word(),
-        HistorySource::Inferred => StepSource::Inferred.word(),
-    }
 }
 
 /// Energy in joules of power by time in mW ns.
@@ -133,7 +122,7 @@ fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]
             until_ns.into(),
             part.count.into(),
             part.computed.into(),
-            source(last).into(),
+            word(last).into(),
         ]);
     }
     table
@@ -292,22 +281,18 @@ fn changes_table(changes: &[JointChange<'_>]) -> Table {
         Column::data("value", Unit::Number),
         Column::new("was", "was", Unit::Text),
         Column::new("is", "is", Unit::Text),
-        Column::data("ranks", Unit::Count),
+        Column::new("ranks", "ranks", Unit::Count),
         Column::new("rank", "rank", Unit::Name),
     ];
     let mut table = Table::new("changes", "What changed", columns)
         .about(
             "shift: the figure went to another level, and came back if there is a time under `until`; \
              drift: it moved slowly over the whole job; spike: one extreme step; was: the median \
-             before, and its spread",
+             before, and its spread; of several ranks that changed at one time the first is named",
         )
         .empty(NO_CHANGE);
     for JointChange { ranks, most } in changes {
         let (figure, change) = (most.figure, &most.change);
-        let rank = match ranks[..] {
-            [rank] => rank.to_owned(),
-            _ => format!("{} and {} more", ranks[0], ranks.len() - 1),
-        };
         table.row(vec![
             most.from_ns.into(),
             Cell::applies(most.until_ns),
@@ -322,7 +307,7 @@ fn changes_table(changes: &[JointChange<'_>]) -> Table {
             format!("{} ± {}", figure.shown(change.before), figure.shown(change.spread)).into(),
             figure.shown(change.value).into(),
             ranks.len().into(),
-            rank.into(),
+            ranks[0].into(),
         ]);
     }
     table
@@ -397,7 +382,7 @@ fn cells_of(label: &str, time_ns: u64, row: &HistoryRow) -> Vec<Cell> {
         label.into(),
         time_ns.into(),
         row.duration_ns.into(),
-        source(row.source).into(),
+        word(row.source).into(),
         of_steps(row.first_step),
         row.steps.into(),
         row.steps_ns.into(),
