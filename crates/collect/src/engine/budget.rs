@@ -8,10 +8,11 @@ use super::overhead_estimate::parts;
 use crate::config::OperatorDetail;
 use crate::targets::budget::{CostWindow, IntervalCost};
 use crate::targets::ending::RecordedWork;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_facts::thinned::{ThinnedPart, Thinning};
+use tprof_os::proc::Stat;
 use tprof_os::sys;
 use tprof_sampler::cpu::Interruptions;
 use tprof_trace::model::MarkKind;
@@ -41,6 +42,8 @@ pub(super) struct JobBudget {
     /// Number of interruptions by samples and by context switches, when they were last looked at.
     interruptions: [u64; 2],
     window: CostWindow,
+    /// CPU time of each process that is sampled, when it was last looked at, ns.
+    cpu_ns: HashMap<u32, u64>,
     /// Samples per second now, if they are thinned.
     rate: Option<u32>,
     /// What samples cost when their rate was last lowered, as a share.
@@ -64,23 +67,34 @@ impl Engine {
             return self.budget.window.clear();
         }
         let works = self.works_of_interval();
-        let cpu_ns: u64 = works.iter().map(|(_, work)| work.cpu_ns).sum();
         let sampling = parts(&RecordedWork::default(), Some(&interruptions), &self.parts.prices);
         let sampling_ns = sum_of(&sampling, &["samples", "switches"]);
+        let attached_ns = works.iter().map(|(_, work)| work.cpu_ns).sum();
+        let cpu_ns = self.sampled_cpu_ns().max(attached_ns);
         let (mut job, mut is_thinned) = (IntervalCost::default(), false);
         for (number, work) in works {
             let mut cost = self.cost_of(&work);
+            job.add(&cost);
             let share = work.cpu_ns as f64 / cpu_ns.max(1) as f64;
             cost.samples = (sampling_ns as f64 * share) as u64;
-            job.add(&cost);
             is_thinned |= self.judge_process(number, cost, percent);
         }
         if is_thinned {
             return self.budget.window.clear();
         }
-        if job.cpu > 0 {
+        if cpu_ns >= LEAST_CPU_NS {
+            let job = IntervalCost { samples: sampling_ns, cpu: cpu_ns, ..job };
             self.judge_samples(job, percent / 100.0);
         }
+    }
+
+    /// Returns the CPU time of all processes that are sampled since the last call, ns.
+    fn sampled_cpu_ns(&mut self) -> u64 {
+        let read = |(pid, _)| Some((pid, Stat::of(pid)?.cpu_ns()?));
+        let now: HashMap<u32, u64> = self.attribution.pids().filter_map(read).collect();
+        let before = std::mem::replace(&mut self.budget.cpu_ns, now);
+        let since = |(pid, cpu): (&u32, &u64)| Some(cpu.saturating_sub(*before.get(pid)?));
+        self.budget.cpu_ns.iter().filter_map(since).sum()
     }
 
     /// Returns the number of interruptions for samples since the last call.
@@ -169,7 +183,7 @@ impl Engine {
         let thinning = Thinning { process: None, part, time_ns, share, budget_percent, rate };
         self.mark_at(time_ns, &thinning.mark(), MarkKind::Mark);
         self.out.files.add_fact(&thinning.key(), &thinning.to_json());
-        let what = if rate == Some(0) { "CPU samples and waits" } else { "most CPU samples" };
+        let what = if rate == Some(0) { "CPU samples and waits" } else { "CPU samples of the full rate" };
         self.budget.left_out.insert(("the job".to_owned(), what));
     }
 
@@ -180,7 +194,7 @@ impl Engine {
             as_asked: true,
             ..BlindSpot::new(
                 process.clone(),
-                format!("{what}, from some moment on"),
+                format!("later {what}"),
                 format!("--budget {percent}%"),
             )
         })

@@ -35,6 +35,8 @@ pub struct Recorded {
     pub forked: bool,
     /// The option with which operators of all steps became too expensive; `None` under `auto`.
     by_budget: Option<String>,
+    /// Whether `--budget` has ended the recording of operators.
+    have_ended: bool,
 }
 
 impl Recorded {
@@ -67,6 +69,8 @@ impl Recorded {
                 self.forked = true;
                 return;
             }
+            // The process wrote it before it saw that operators have ended.
+            note::TURNS if self.have_ended => return,
             note::NO_SIZES => self.why = Some(no_sizes(note.number).to_owned()),
             note::TURNS => {
                 let percent = note.other as f64 / 10_000.0;
@@ -110,7 +114,7 @@ impl Recorded {
             ThinnedPart::Operators if self.is_armed() => {}
             _ => return,
         }
-        self.mode = "ranges";
+        (self.mode, self.have_ended) = ("ranges", true);
         self.why = Some(format!("from some moment on without operators: {}", by.reason()));
         file.write_property(KEY, &self.property(process).to_string());
     }
