@@ -34,7 +34,12 @@ fn lacks(info: &Value, what: &str) -> bool {
 const STACKS: &str = "stacks of allocations and mappings";
 
 /// Runs a job until its run lacks this, and then to its end.
-fn until_it_lacks(what: &str, job: &Job, options: &[&str], scratch: &Scratch) -> (PathBuf, Outcome) {
+fn until_it_lacks(
+    what: &str,
+    job: &Job,
+    options: &[&str],
+    scratch: &Scratch,
+) -> (PathBuf, Outcome) {
     let run = scratch.run();
     let mut live = Live::start(&traced_job(job, options, &run), &scratch.cwd());
     live.wait_for("ready");
@@ -60,7 +65,7 @@ fn has_exact_sums(report: &Report, outcome: &Outcome) {
         ("allocations", wanted.allocations),
         ("frees", wanted.frees),
         ("allocated_bytes", wanted.bytes),
-        ("live_bytes", wanted.live),
+        ("live_at_exit_bytes", wanted.live),
         ("peak_bytes", wanted.peak),
     ] {
         assert_eq!(report.total(name), wanted, "{name}");
@@ -91,7 +96,8 @@ fn stacks_that_cost_too_much_end_and_the_sums_stay_exact() {
     assert_eq!(live_bytes_at(&memory, ""), 22_000, "{}", memory.0);
     for report in [&memory.0, &report(&run).0] {
         let note = note(report, "without stacks");
-        let (since, cost) = note.split_once(" s on without stacks of allocations and mappings: ").unwrap();
+        let (since, cost) =
+            note.split_once(" s on without stacks of allocations and mappings: ").unwrap();
         assert!(since.starts_with("rank 0: from "), "{note}");
         assert!(cost.starts_with("--budget 0.1% (they cost "), "{note}");
     }
@@ -100,7 +106,10 @@ fn stacks_that_cost_too_much_end_and_the_sums_stay_exact() {
     let file = rank_file(&run, 0);
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
     let marks: Vec<&str> = marks.map(|mark| file.name(mark.name)).collect();
-    assert!(marks[0].starts_with("without stacks of allocations and mappings from here on"), "{marks:?}");
+    assert!(
+        marks[0].starts_with("without stacks of allocations and mappings from here on"),
+        "{marks:?}"
+    );
     let summary = tprof(["report"]).arg(&run).run_in(scratch.path()).expect_code(0);
     assert!(summary.stdout.contains("PARTIAL, as asked"), "{}", summary.stdout);
 }

@@ -192,8 +192,10 @@ mod tests {
         let stacks = notes(&ranks, &|part| part == ThinnedPart::Stacks);
         assert_eq!(
             stacks,
-            ["rank 0: from 7.00 s on without stacks of allocations and mappings: --budget 1% (they \
-              cost 3.4 %); 1 more process later"]
+            [
+                "rank 0: from 7.00 s on without stacks of allocations and mappings: --budget 1% (they \
+              cost 3.4 %); 1 more process later"
+            ]
         );
         assert_eq!(notes(&ranks, &|_| true).len(), 2);
         assert!(notes(&ranks, &|part| part == ThinnedPart::Samples).is_empty());
@@ -210,11 +212,8 @@ mod tests {
 
     #[test]
     fn a_property_has_all_of_a_change() {
-        let samples = Thinning {
-            process: None,
-            rate: Some(24),
-            ..thinning(0, ThinnedPart::Samples, 3)
-        };
+        let samples =
+            Thinning { process: None, rate: Some(24), ..thinning(0, ThinnedPart::Samples, 3) };
         assert_eq!(samples.key(), "tprof.thinned:job:samples:24");
         assert_eq!(serde_json::from_str::<Thinning>(&samples.to_json()).unwrap(), samples);
         assert_eq!(samples.effect(), "with 24 CPU samples a second");

@@ -193,8 +193,7 @@ fn wanted() -> u32 {
         return 0;
     };
     let off = header.off.load(Relaxed);
-    let operators =
-        off == 0 && PAUSED.load(Relaxed) == 0 && !header.is_thinned(thinned::OPERATORS);
+    let operators = off == 0 && PAUSED.load(Relaxed) == 0 && !header.is_thinned(thinned::OPERATORS);
     let ranges = off & off::SESSION == 0 || off & off::STEPS != 0;
     (u32::from(operators) * OPERATORS) | (u32::from(ranges) * RANGES)
 }
@@ -380,6 +379,11 @@ mod tests {
         assert!(!wants_ranges());
         assert_eq!(settle(0), OPERATORS | RANGES);
         assert!(wants_ranges());
+        // Once operators cost too much, they aren't recorded any more.
+        header.thinned.store(thinned::OPERATORS, SeqCst);
+        assert_eq!(settle(0), RANGES);
+        header.thinned.store(0, SeqCst);
+        assert_eq!(settle(0), OPERATORS | RANGES);
         drop_callbacks();
         assert!(!wants_ranges());
         set_phase(phase::NONE);

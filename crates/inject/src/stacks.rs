@@ -533,6 +533,15 @@ mod tests {
     }
 
     #[test]
+    fn no_stack_is_taken_once_they_cost_too_much() {
+        let process = begin();
+        state::STACK_MODE.store(stack_mode::AUTO, Relaxed);
+        process.header().thinned.store(thinned::STACKS, Relaxed);
+        assert_eq!(stack(process.thread(), 8, 8), 0);
+        assert_eq!(process.thread().stacks.get(), 0);
+    }
+
+    #[test]
     fn no_stack_is_taken_while_stacks_are_off() {
         let process = begin();
         assert_eq!(stack(process.thread(), 8, 8), 0);

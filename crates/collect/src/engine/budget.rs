@@ -140,7 +140,8 @@ impl Engine {
             matches!(config.operators, OperatorDetail::Names | OperatorDetail::Shapes);
         let Some(target) = self.targets.get_mut(&number) else { return false };
         target.apply_thinning();
-        let Some((part, share)) = target.budget.judge(cost, budget_percent / 100.0, limits_steps) else {
+        let Some((part, share)) = target.budget.judge(cost, budget_percent / 100.0, limits_steps)
+        else {
             return false;
         };
         target.apply_thinning();
@@ -183,7 +184,8 @@ impl Engine {
         let thinning = Thinning { process: None, part, time_ns, share, budget_percent, rate };
         self.mark_at(time_ns, &thinning.mark(), MarkKind::Mark);
         self.out.files.add_fact(&thinning.key(), &thinning.to_json());
-        let what = if rate == Some(0) { "CPU samples and waits" } else { "CPU samples of the full rate" };
+        let what =
+            if rate == Some(0) { "CPU samples and waits" } else { "CPU samples of the full rate" };
         self.budget.left_out.insert(("the job".to_owned(), what));
     }
 

@@ -143,9 +143,9 @@ impl ProcessBudget {
             ThinnedPart::Stacks => all.stacks,
             ThinnedPart::Samples | ThinnedPart::Rest => 0,
         };
-        let next = ORDER.into_iter().find(|part| {
-            self.bits & bit(*part) == 0 && all.share(of(*part)) >= budget * WORTH
-        });
+        let next = ORDER
+            .into_iter()
+            .find(|part| self.bits & bit(*part) == 0 && all.share(of(*part)) >= budget * WORTH);
         if let Some(part) = next {
             self.window.clear();
             self.bits |= bit(part);
