@@ -6,8 +6,9 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tprof_tests::{
     Job, Live, Outcome, Report, Scratch, document, expected, memory_report, program, rank_file,
-    report, run_info, stack, tprof, traced, traced_job,
+    report, run_info, stack, tprof, traced, traced_job, wait_until,
 };
+use tprof_trace::TraceFile;
 use tprof_trace::model::MarkKind;
 
 /// The stacks of the program `over_budget` cost far more, and its samples far less.
@@ -73,12 +74,13 @@ fn has_exact_sums(report: &Report, outcome: &Outcome) {
     assert_eq!(report.lost(), 0, "{}", report.0["completeness"]);
 }
 
-/// Returns the live bytes of the sites whose stacks have a frame with this text.
-fn live_bytes_at(report: &Report, frame: &str) -> i64 {
-    let sites = report.sites(|_| true);
-    let at = sites.iter().filter(|site| match frame {
-        "" => stack(site).iter().all(|of| !of.contains("victim_")),
-        frame => stack(site).iter().any(|of| of.contains(frame)),
+/// Returns the live bytes of the sites whose stacks have a frame with this text, or of those without
+/// a stack.
+fn live_bytes_at(report: &Report, frame: Option<&str>) -> i64 {
+    let sites = report.only()["sites"].as_array().unwrap().iter();
+    let at = sites.filter(|site| match frame {
+        None => stack(site).is_empty(),
+        Some(frame) => stack(site).iter().any(|of| of.contains(frame)),
     });
     at.map(|site| site["live_bytes"].as_i64().unwrap()).sum()
 }
@@ -91,9 +93,9 @@ fn stacks_that_cost_too_much_end_and_the_sums_stay_exact() {
     has_exact_sums(&memory, &outcome);
     // Seven blocks of 1,000 bytes have a stack, of which three were freed after the change. Eleven
     // of 2,000 came after it.
-    assert_eq!(live_bytes_at(&memory, "victim_before"), 4_000, "{}", memory.0);
-    assert_eq!(live_bytes_at(&memory, "victim_after"), 0, "{}", memory.0);
-    assert_eq!(live_bytes_at(&memory, ""), 22_000, "{}", memory.0);
+    assert_eq!(live_bytes_at(&memory, Some("victim_before")), 4_000, "{}", memory.0);
+    assert_eq!(live_bytes_at(&memory, Some("victim_after")), 0, "{}", memory.0);
+    assert_eq!(live_bytes_at(&memory, None), 22_000, "{}", memory.0);
     for report in [&memory.0, &report(&run).0] {
         let note = note(report, "without stacks");
         let (since, cost) =
@@ -101,8 +103,6 @@ fn stacks_that_cost_too_much_end_and_the_sums_stay_exact() {
         assert!(since.starts_with("rank 0: from "), "{note}");
         assert!(cost.starts_with("--budget 0.1% (they cost "), "{note}");
     }
-    // What is left, counting them, can't be thinned and costs more.
-    assert!(note(&report(&run).0, "what is left costs").contains("--budget 0.1%"));
     let file = rank_file(&run, 0);
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
     let marks: Vec<&str> = marks.map(|mark| file.name(mark.name)).collect();
@@ -112,6 +112,24 @@ fn stacks_that_cost_too_much_end_and_the_sums_stay_exact() {
     );
     let summary = tprof(["report"]).arg(&run).run_in(scratch.path()).expect_code(0);
     assert!(summary.stdout.contains("PARTIAL, as asked"), "{}", summary.stdout);
+}
+
+#[test]
+fn what_is_left_and_costs_more_than_the_budget_is_said() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let options = [LITTLE, &["--stacks", "off"]].concat();
+    let mut live = Live::start(&traced_job(&job("heavy"), &options, &run), &scratch.cwd());
+    live.wait_for("ready");
+    // Counting allocations can't be thinned.
+    let is_said = |file: TraceFile| file.properties().any(|(key, _)| key.ends_with(":rest"));
+    wait_until("nothing is left to thin", || {
+        TraceFile::open(&run.join("rank-0.tprof")).is_ok_and(is_said)
+    });
+    assert_eq!(live.finish().code, Some(0));
+    assert!(left_out(&run_info(&run, |_| true)).is_empty());
+    let note = note(&report(&run).0, "what is left costs");
+    assert!(note.contains("--budget 0.1%"), "{note}");
 }
 
 #[test]
@@ -178,12 +196,12 @@ fn operators_of_all_steps_become_those_of_some() {
         return;
     }
     let job = Job::new(scratch.join("linked")).arg("trains-on");
-    let options = ["--operators", "names", "--budget", "5%", "--mem", "off"];
+    let options = ["--operators", "names", "--budget", "0.1%", "--mem", "off"];
     let run = until_it_lacks("operators of most steps", &job, &options, &scratch).0;
     let why = recorded(&run)["why"].to_string();
-    assert!(why.contains("--budget 5%"), "{why}");
+    assert!(why.contains("--budget 0.1%"), "{why}");
     let operators = document("operators", &run);
-    assert!(note(&operators, "operators of some steps").contains("--budget 5% (they cost "));
+    assert!(note(&operators, "operators of some steps").contains("--budget 0.1% (they cost "));
     assert!(!operators["notes"].to_string().contains("--operators names"), "{operators}");
 }
 
