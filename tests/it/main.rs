@@ -23,6 +23,7 @@ mod attach;
 mod attach_pid;
 mod bad_input;
 mod blind;
+mod budget;
 mod calls;
 mod causes;
 mod clocks;

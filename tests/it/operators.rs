@@ -39,6 +39,11 @@ pub fn build(defines: &[&str], scratch: &Scratch) -> bool {
     true
 }
 
+/// Builds the stand-in with the layout of the newest PyTorch.
+pub fn build_stand_in(scratch: &Scratch) -> bool {
+    build(&NEW, scratch)
+}
+
 fn run(program: &str, what: &str, options: &[&str], scratch: &Scratch) -> Traced {
     traced(&Job::new(scratch.join(program)).arg(what), options, scratch)
 }

@@ -54,6 +54,10 @@ pub struct Config {
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
     pub gpu_interval: Duration,
+    /// Percent of the job's CPU time that recording may cost; what costs more is thinned. `None`
+    /// without a limit.
+    #[serde(default)]
+    pub budget_percent: Option<f64>,
     /// What a thread does when its ring is full.
     pub on_full: OnFull,
     /// Directory in which unwind tables and symbols are cached for later runs; `None` if they

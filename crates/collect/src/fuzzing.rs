@@ -236,6 +236,7 @@ fn config(directory: &Path, flags: u64) -> Config {
         },
         stacks: StackMode::Auto,
         sample_rate: 99,
+        budget_percent: None,
         counters: Vec::new(),
         nccl: Vec::new(),
         cuda_graphs: GraphDetail::default(),

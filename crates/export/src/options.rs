@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use tprof_facts::{operators, steps};
+use tprof_facts::thinned::{self, ThinnedPart};
+use tprof_facts::{labels, operators, steps};
 use tprof_trace::{DamageList, Problem, RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
@@ -66,8 +67,11 @@ pub struct Written {
     pub left_out: u64,
     /// Further notes for people who read the output.
     pub notes: Vec<String>,
-    /// Number of written ranks whose operators were recorded only for a part of the time.
+    /// Number of written ranks whose operators were recorded only for a part of the time, by
+    /// `--operators auto`.
     pub operators_ended: u64,
+    /// What the opened files recorded less of from some moment on.
+    pub thinned: Vec<thinned::OfRank>,
     /// Whether the output contains inferred steps, or inferred steps selected its content.
     pub steps_inferred: bool,
     /// Name of each opened file, with the parts that could not be read.
@@ -86,6 +90,7 @@ impl Written {
         let name = file.path.file_name().unwrap_or_default().to_string_lossy();
         self.unread.push((name.into_owned(), part.trace.unread().clone()));
         self.steps_inferred |= part.by_inferred_steps;
+        self.thinned.push(thinned::OfRank::new(&labels::rank(file), &part.trace));
         Ok(part)
     }
 
@@ -97,7 +102,8 @@ impl Written {
         file: &'a RankFile,
     ) -> Result<OpenRank<'a>, ExportError> {
         let part = self.open(selection, file)?;
-        self.operators_ended += u64::from(operators::ended(&part.trace));
+        let by_budget = self.thinned.last().is_some_and(thinned::OfRank::lacks_operators);
+        self.operators_ended += u64::from(!by_budget && operators::ended(&part.trace));
         Ok(part)
     }
 
@@ -108,6 +114,7 @@ impl Written {
         self.left_out += other.left_out;
         self.notes.extend(other.notes);
         self.operators_ended += other.operators_ended;
+        self.thinned.extend(other.thinned);
         self.steps_inferred |= other.steps_inferred;
         self.unread.extend(other.unread);
     }
@@ -123,7 +130,9 @@ impl Written {
         });
         let all = self.notes.iter().cloned().chain(unread);
         let mut notes: Vec<String> = Vec::new();
-        for note in all.chain(operators::note(self.operators_ended)).chain(inferred) {
+        let thinned = thinned::notes(&self.thinned, &|part| part != ThinnedPart::Rest);
+        let ended = operators::note(self.operators_ended);
+        for note in all.chain(ended).chain(thinned).chain(inferred) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

@@ -1,7 +1,7 @@
 //! The state of the callbacks that [`crate::operators`] registers with PyTorch. It has two parts:
 //! how far the registration has come, which a forked child must know, and which callbacks PyTorch
-//! calls now. It calls that of the operators only while recording is on, and only in steps whose
-//! operators are recorded ([`set_paused`]). It calls that of the ranges only while recording is on in
+//! calls now. It calls that of the operators only while recording is on, only in steps whose
+//! operators are recorded ([`set_paused`]), and only until `--budget` ends that. It calls that of the ranges only while recording is on in
 //! the session, or if steps must be counted; usually it is registered only while a range begins
 //! (`operators/range_requests.rs`).
 //!
@@ -22,7 +22,7 @@
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{loaded, state};
 use core::ffi::{c_int, c_void};
-use tprof_wire::region::off;
+use tprof_wire::region::{off, thinned};
 use tprof_wire::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// How far the registration has come in a process.
@@ -193,7 +193,7 @@ fn wanted() -> u32 {
         return 0;
     };
     let off = header.off.load(Relaxed);
-    let operators = off == 0 && PAUSED.load(Relaxed) == 0;
+    let operators = off == 0 && PAUSED.load(Relaxed) == 0 && !header.is_thinned(thinned::OPERATORS);
     let ranges = off & off::SESSION == 0 || off & off::STEPS != 0;
     (u32::from(operators) * OPERATORS) | (u32::from(ranges) * RANGES)
 }
@@ -379,6 +379,11 @@ mod tests {
         assert!(!wants_ranges());
         assert_eq!(settle(0), OPERATORS | RANGES);
         assert!(wants_ranges());
+        // Once operators cost too much, they aren't recorded any more.
+        header.thinned.store(thinned::OPERATORS, SeqCst);
+        assert_eq!(settle(0), RANGES);
+        header.thinned.store(0, SeqCst);
+        assert_eq!(settle(0), OPERATORS | RANGES);
         drop_callbacks();
         assert!(!wants_ranges());
         set_phase(phase::NONE);

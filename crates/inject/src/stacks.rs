@@ -13,7 +13,7 @@ use crate::unwind::{self, Guess, ReadableSp, Walk};
 use crate::{arch, fork_tables, recent_stacks, ring, state};
 use core::mem::MaybeUninit;
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
-use tprof_wire::region::stack_mode;
+use tprof_wire::region::{stack_mode, thinned};
 use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 
 /// Number of entries in each table. The tables take 8 KiB, 1 MiB and 32 MiB of address space, of
@@ -96,14 +96,16 @@ fn map_table(index: usize) {
 /// lost. `sp` and `fp` are the stack pointer and the frame pointer at the hook's entry.
 #[inline(always)]
 pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
-    if state::STACK_MODE.load(Relaxed) == stack_mode::OFF {
+    let is_off = state::STACK_MODE.load(Relaxed) == stack_mode::OFF;
+    if is_off || state::is_thinned(thinned::STACKS) {
         return 0;
     }
     take(thread, sp, fp)
 }
 
 /// Like [`stack`], with Python's functions if the collector has found the interpreter. It is
-/// slower, so only hooks of calls that take long use it.
+/// slower, so only hooks of calls that take long use it. Its cost isn't measured, so `--budget`
+/// doesn't thin it.
 #[cold]
 #[inline(never)]
 pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
@@ -528,6 +530,15 @@ mod tests {
         }
         assert_eq!(process.header().stacks.load(Relaxed), 49);
         assert_eq!(process.header().stacks_lost.load(Relaxed), lost);
+    }
+
+    #[test]
+    fn no_stack_is_taken_once_they_cost_too_much() {
+        let process = begin();
+        state::STACK_MODE.store(stack_mode::AUTO, Relaxed);
+        process.header().thinned.store(thinned::STACKS, Relaxed);
+        assert_eq!(stack(process.thread(), 8, 8), 0);
+        assert_eq!(process.thread().stacks.get(), 0);
     }
 
     #[test]

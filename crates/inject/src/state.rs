@@ -204,6 +204,12 @@ pub fn header() -> Option<&'static RegionHeader> {
     (!region.is_null()).then(|| unsafe { &*region.cast::<RegionHeader>() })
 }
 
+/// Whether a part of the recording is thinned: one of the bits of [`tprof_wire::region::thinned`].
+#[inline(always)]
+pub fn is_thinned(part: u32) -> bool {
+    header().is_some_and(|header| header.is_thinned(part))
+}
+
 /// The session page; `None` before attaching.
 #[inline(always)]
 pub fn session() -> Option<&'static SessionPage> {

@@ -88,6 +88,17 @@ pub mod off {
     pub const STEPS: u32 = 16;
 }
 
+/// What is recorded less than the options say, because it costs more than `--budget` allows: bits of
+/// [`RegionHeader::thinned`].
+pub mod thinned {
+    /// Operators are recorded as under [`crate::operators::mode::AUTO`], whatever the mode.
+    pub const OPERATORS_OF_ALL_STEPS: u32 = 1;
+    /// No operators are recorded.
+    pub const OPERATORS: u32 = 2;
+    /// No stacks of allocations and mappings are taken.
+    pub const STACKS: u32 = 4;
+}
+
 /// How allocations are recorded: values of [`RegionHeader::mem_mode`].
 pub mod mem_mode {
     /// Allocations are not recorded.
@@ -229,6 +240,8 @@ pub struct RegionHeader {
     pub short_pauses: AtomicU32,
     /// 1 once [`off::UNCOUNTED`] was set: from then on live bytes are unknown.
     pub balance_lost: AtomicU32,
+    /// What is not recorded any more, as bits of [`thinned`]. The collector only ever sets bits.
+    pub thinned: AtomicU32,
 }
 
 impl RegionHeader {
@@ -255,6 +268,12 @@ impl RegionHeader {
         } else if self.off.load(SeqCst) & off::UNCOUNTED != 0 {
             self.off.fetch_or(off::STEPS, SeqCst);
         }
+    }
+
+    /// Whether a part of the recording is thinned: one of the bits of [`thinned`].
+    #[inline(always)]
+    pub fn is_thinned(&self, part: u32) -> bool {
+        self.thinned.load(Relaxed) & part != 0
     }
 
     /// Whether the hooks have counted every allocation and free since the process attached.

@@ -42,6 +42,10 @@ pub struct AttachArgs {
     /// CPU samples per second and thread [default: 99]
     #[arg(long, value_name = "HZ", allow_hyphen_values = true)]
     pub sample_rate: Option<OsString>,
+    /// CPU time of the process that sampling may cost, such as 1%; while it costs more,
+    /// samples are taken less often
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    pub budget: Option<OsString>,
     /// How to take stacks: auto (by unwind tables), fp (by frame pointers only),
     /// dwarf (same as auto) or off (take none) [default: auto]
     #[arg(long, value_name = "MODE")]
@@ -84,6 +88,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         (&table::ACTIVITY, Some("cpu".into())),
         (&table::STACKS, args.stacks),
         (&table::SAMPLE_RATE, args.sample_rate),
+        (&table::BUDGET, args.budget),
         (&table::COUNTERS, args.counters),
         (&table::REDACT, args.redact),
         (&table::QUIET, args.quiet),

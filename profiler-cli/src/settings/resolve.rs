@@ -160,6 +160,7 @@ fn from_layers(
             compile: false,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
+            budget_percent: None,
             on_full: OnFull::Wait,
             table_cache: crate::launch::caches::tables(),
             max_size: None,

@@ -89,7 +89,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help, those of a group together.
-pub const SETTINGS: [&Setting; 39] = [
+pub const SETTINGS: [&Setting; 40] = [
     &OUTPUT,
     &FORCE,
     &ACTIVITY,
@@ -126,6 +126,7 @@ pub const SETTINGS: [&Setting; 39] = [
     &RSS_INTERVAL,
     &GPU_INTERVAL,
     &OVERHEAD,
+    &BUDGET,
     &ON_FULL_BUFFER,
     &IF_EXISTS,
     &TABLE_CACHE,
@@ -366,6 +367,20 @@ pub static OVERHEAD: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.parts.paired, &OVERHEADS).into()),
+};
+
+/// How much of the job's CPU time recording may cost.
+pub static BUDGET: Setting = Setting {
+    name: "budget",
+    short: None,
+    group: Group::HowMuch,
+    help: "CPU time of the job that recording may cost, such as 1%. While it costs more, first operators, then stacks of allocations, then CPU samples are recorded less, and reports say from when on",
+    kind: ValueKind::Number("PERCENT"),
+    set: |resolved, given| {
+        resolved.config.budget_percent = Some(values::percent(given)?);
+        Ok(())
+    },
+    show: |resolved| Some(format!("{}%", resolved.config.budget_percent?).into()),
 };
 
 /// Which NCCL events to record in addition to its operations.

@@ -275,6 +275,15 @@ pub fn rate(given: &GivenValue) -> Result<u32, Failure> {
     }
 }
 
+/// Parses a share in percent, above 0 and up to 100. The sign may be left out.
+pub fn percent(given: &GivenValue) -> Result<f64, Failure> {
+    let text = given.text()?;
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end().parse::<f64>();
+    number.ok().filter(|percent| *percent > 0.0 && *percent <= 100.0).ok_or_else(|| {
+        given.refuse("the value is a number above 0 and up to 100, in percent", "1%")
+    })
+}
+
 /// Parses a time between two readings, which must be within the bounds.
 pub fn interval(given: &GivenValue, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
     let every = parse_duration(given.text()?);

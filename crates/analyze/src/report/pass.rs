@@ -18,6 +18,7 @@ use tprof_document::{
 };
 use tprof_facts::compile::RunLogs;
 use tprof_facts::cycles::{self, Cycle};
+use tprof_facts::thinned::{self, ThinnedPart};
 use tprof_facts::units::duration;
 use tprof_facts::{Zero, operators, steps};
 use tprof_findings::{Findings, RankFindings};
@@ -86,14 +87,14 @@ pub fn make_reports(
     let bodies = analyses.into_iter().map(|one| one.finish(options));
     let contexts = ranks.contexts.iter().cloned();
     let documents = kinds.into_iter().zip(bodies).zip(contexts).map(|((kind, body), context)| {
-        let DocumentContext { completeness, problems, operators_ended, steps_inferred } = context;
+        let DocumentContext { completeness, problems, in_part, steps_inferred, .. } = context;
         let Body { mut tables, mut notes } = body;
         notes.extend(note_if_never_on(&completeness));
         lost_rows::explain(&mut tables, &completeness.losses);
         notes.extend(recording::note(kind, &tables, &ranks.costs));
         notes.extend(ranks.scope_text.iter().map(|scope| format!("only {scope}")));
         notes.extend(ranks.unfinished.iter().cloned());
-        notes.extend(operators::note(operators_ended));
+        notes.extend(in_part);
         notes.extend(steps_inferred.then(|| steps::INFERRED.to_owned()));
         Document { kind, run: ranks.run.clone(), completeness, problems, notes, tables }
     });
@@ -106,6 +107,11 @@ pub fn make_reports(
         let scope = ranks.scope_text.iter().map(|scope| format!("only {scope}; {OF_WHOLE_RUN}"));
         report.notes.extend(scope);
         report.notes.extend(ranks.unfinished.iter().cloned());
+        let is_of_heap = |part| part == ThinnedPart::Stacks;
+        report.notes.extend(match kind {
+            Kind::Memory => thinned::notes(&ranks.thinned, &is_of_heap),
+            Kind::Summary => thinned::notes(&ranks.thinned, &|_| true),
+        });
         report
     });
     let step = recording::worst(&ranks.costs).cloned();
@@ -174,6 +180,9 @@ pub struct DocumentContext {
     /// For documents that read operators: the number of ranks whose operators were recorded for
     /// only a part of the time ([`operators::ended`]).
     pub operators_ended: u64,
+    /// What the document reads and was recorded for only a part of the time because it cost too
+    /// much, in sentences.
+    pub in_part: Vec<String>,
     /// For documents that read steps: whether the steps of any rank are inferred
     /// ([`steps::Steps::are_inferred`]).
     pub steps_inferred: bool,
@@ -190,6 +199,8 @@ pub struct ReadRun {
     unfinished: Vec<String>,
     /// Cost of recording per step of each rank, as far as it is known.
     costs: Vec<StepCost>,
+    /// What was recorded less of from some moment on.
+    thinned: Vec<thinned::OfRank>,
     /// The completeness, overhead and other facts that each document states beside its tables. They are
     /// in the order of the analyses.
     pub contexts: Vec<DocumentContext>,
@@ -211,6 +222,8 @@ struct ReadRank {
     cost: Option<StepCost>,
     /// Whether its operators were recorded for only a part of the time ([`operators::ended`]).
     operators_ended: bool,
+    /// What was recorded less of from some moment on.
+    thinned: thinned::OfRank,
     /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if any analysis used them.
     steps_inferred: bool,
     /// All cycles of the file, if one of them was requested.
@@ -258,7 +271,7 @@ pub fn read_ranks(
     let logs = OnceLock::new();
     let prices = Prices::of(dir.infos());
     let pass = Pass { dir: &dir, zero, prices, logs, reports, started, options, symbols, cores };
-    let mut costs = Vec::new();
+    let (mut costs, mut all_thinned, mut ended_by_auto) = (Vec::new(), Vec::new(), 0);
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let (mut summaries, mut file_completeness, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut cycles, mut operators_ended) = (None, Vec::new(), 0);
@@ -275,6 +288,9 @@ pub fn read_ranks(
                 window_ns = window_ns.or(rank.window_ns);
                 unfinished.extend(rank.unfinished);
                 operators_ended += u64::from(rank.operators_ended);
+                let is_by_auto = rank.operators_ended && !rank.thinned.lacks_operators();
+                ended_by_auto += u64::from(is_by_auto);
+                all_thinned.push(rank.thinned);
                 steps_inferred |= rank.steps_inferred;
             }
             Err(error) => {
@@ -304,11 +320,26 @@ pub fn read_ranks(
         let operators_ended = if needs.has_any(Needs::OPERATORS) { operators_ended } else { 0 };
         let steps_inferred = steps_inferred && needs.has(Needs::STEPS);
         let problems = problems.clone();
-        DocumentContext { completeness, problems, operators_ended, steps_inferred }
+        let mut in_part = thinned::notes(&all_thinned, &|part| reads(needs, part));
+        in_part.extend(operators::note(if operators_ended > 0 { ended_by_auto } else { 0 }));
+        DocumentContext { completeness, problems, operators_ended, in_part, steps_inferred }
     };
     let contexts = started.iter().map(context).collect();
     let run = run_of(path, infos, options.is_running, last_ns, pass.zero);
-    Ok(ReadRun { run, scope_text, unfinished, costs, contexts, summaries, dir })
+    let thinned = all_thinned;
+    Ok(ReadRun { run, scope_text, unfinished, costs, thinned, contexts, summaries, dir })
+}
+
+/// Whether a document with these needs reads rows that are missing once a part is thinned.
+fn reads(needs: Needs, part: ThinnedPart) -> bool {
+    match part {
+        ThinnedPart::OperatorsOfAllSteps | ThinnedPart::Operators => {
+            needs.has_any(Needs::OPERATORS)
+        }
+        ThinnedPart::Stacks => needs.has_any(Needs::ALLOCATIONS),
+        ThinnedPart::Samples => needs.has_any(Needs::SAMPLES),
+        ThinnedPart::Rest => false,
+    }
 }
 
 /// Returns the name of a cycle. If no rank has it, the error lists the cycles that ranks have.
@@ -447,6 +478,7 @@ impl Pass<'_> {
             summary,
             cost: cost.and_then(|cost| cost.value().cloned()),
             operators_ended: operators::ended(&trace),
+            thinned: thinned::OfRank::new(&context.label, &trace),
             steps_inferred,
             cycles,
             window_ns,

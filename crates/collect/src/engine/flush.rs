@@ -99,7 +99,8 @@ impl Engine {
         let interruptions = parts.sampler.as_ref().map(|sampler| &*sampler.interruptions);
         run_info::refresh(&mut parts.info, out, work, interruptions, &parts.prices);
         let not_kept = self.not_kept(sys::monotonic_ns());
-        self.parts.info.completeness.blind.extend(not_kept);
+        let over_budget: Vec<_> = self.over_budget().collect();
+        self.parts.info.completeness.blind.extend(not_kept.into_iter().chain(over_budget));
     }
 
     /// Writes `run.json`. A failure is reported only at the end of the run, because until then a

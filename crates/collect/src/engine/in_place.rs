@@ -12,12 +12,12 @@
 /// The quantile of the normal distribution that leaves 2.5 % on either side.
 const Z: f64 = 1.96;
 
-/// Returns the largest CPU time that a number of samples may stand for, ns. `found` is the number
-/// of samples in the library. The result is the upper end of the 95 % score interval of a Poisson
-/// count, which is valid for few samples too: even if none was found, up to 3.8 may have been
-/// expected.
-pub fn at_most(found: u64, period_ns: u64) -> u64 {
-    let found = found as f64;
+/// Returns the largest CPU time that samples may stand for, ns. `found_ns` is the time that the
+/// samples in the library stand for, `period_ns` the time that each stands for at most. The result
+/// is the upper end of the 95 % score interval of a Poisson count, which is valid for few samples
+/// too: even if none was found, up to 3.8 may have been expected.
+pub fn at_most(found_ns: u64, period_ns: u64) -> u64 {
+    let found = found_ns as f64 / period_ns.max(1) as f64;
     let samples = found + Z * Z / 2.0 + Z * (found + Z * Z / 4.0).sqrt();
     (samples * period_ns as f64) as u64
 }
@@ -29,7 +29,7 @@ mod tests {
     #[test]
     fn few_samples_have_wide_bounds() {
         assert_eq!(at_most(0, 1_000_000_000) / 1_000_000, 3_841);
-        assert_eq!(at_most(100, 1_000_000) / 1_000_000, 121);
-        assert!(at_most(10_000, 1_000) < 10_200_000);
+        assert_eq!(at_most(100_000_000, 1_000_000) / 1_000_000, 121);
+        assert!(at_most(10_000_000, 1_000) < 10_200_000);
     }
 }

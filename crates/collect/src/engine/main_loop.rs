@@ -1,6 +1,7 @@
 //! The engine: the collector's main loop, which drains every target and does periodic work when it
 //! is due.
 
+use super::budget::JobBudget;
 use super::inbox::{BlindSpotFinder, DumpCause, Event, Reply};
 use super::keep::Dumps;
 use super::measure_costs::CostEstimator;
@@ -192,6 +193,8 @@ pub struct Engine {
     pub(super) dumps: Dumps,
     /// Number of OOM kills that were noticed for `--on oom`.
     pub(super) oom_kills_noticed: u64,
+    /// How the job keeps to `--budget`.
+    pub(super) budget: JobBudget,
 }
 
 impl Engine {
@@ -246,6 +249,7 @@ impl Engine {
             write_requests: Vec::new(),
             dumps: Dumps::new(),
             oom_kills_noticed: 0,
+            budget: JobBudget::default(),
             parts,
         };
         if !begins_on {
@@ -375,6 +379,7 @@ impl Engine {
                 target.show_cpu_time(&mut self.out, now);
             }
         }
+        self.keep_to_budget(now);
         if now - self.timers.observed_ns >= self.parts.config.rss_interval.as_nanos() as u64 {
             self.timers.observed_ns = now;
             self.observe(now, false);

@@ -43,11 +43,6 @@ impl CostEstimator {
         let _ = named.spawn(move || _ = slow.get_or_init(|| measured(is_tsc, wanted.as_ref())));
     }
 
-    /// Returns the time between two samples, ns; 0 if no samples are taken.
-    pub fn period_ns(&self) -> u64 {
-        self.wanted.as_ref().map_or(0, SamplingOptions::period_ns)
-    }
-
     /// Returns the slow costs if they have been measured.
     pub fn slow(&self) -> Option<&SlowCosts> {
         self.slow.get()

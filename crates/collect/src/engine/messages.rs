@@ -63,6 +63,9 @@ impl Engine {
                 }
                 Event::Sizes(round) => self.take_sizes(round),
                 Event::RootStarted(pid) => self.out.processes.root = Some(pid),
+                Event::Sampler(SamplerEvent::RateChanged(rate, time_ns)) => {
+                    self.samples_thinned(rate, time_ns);
+                }
                 Event::Sampler(mut event) => {
                     let recording =
                         self.recording.ends_on || self.parts.session.page().off.load(Relaxed) == 0;

@@ -4,6 +4,7 @@
 //! `main_loop` contains the engine's state, and each of the other files adds one task. The threads
 //! of `workers`, `pss` and `measure_costs` do the work that would delay the next pass over the rings.
 
+mod budget;
 mod collector_stall;
 mod ending;
 mod finish;

@@ -74,7 +74,9 @@ pub fn parts(
         let priced = parts.iter().filter(in_library).map(|part| part.ns_high).sum::<Option<u64>>();
         let priced = priced.map(|priced| priced.saturating_add(work.operator_ns));
         let found = load(|i| i.in_library.load(Relaxed));
-        let most = in_place::at_most(found, prices.period_ns());
+        let (found_ns, period_ns) =
+            (load(|i| i.in_library_ns.load(Relaxed)), load(|i| i.longest_period_ns.load(Relaxed)));
+        let most = in_place::at_most(found_ns, period_ns);
         let beyond = priced.map(|priced| most.saturating_sub(priced));
         parts.push(part("in_place", found, 0, beyond));
     }

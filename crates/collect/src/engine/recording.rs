@@ -134,6 +134,9 @@ impl Engine {
         if let Some(blind) = self.paused(!self.recording.ends_on, end_ns) {
             self.out.processes.losses.add_blind(blind);
         }
+        for blind in self.over_budget().collect::<Vec<_>>() {
+            self.out.processes.losses.add_blind(blind);
+        }
     }
 
     /// Returns what was not recorded up to `end_ns` because recording was off in the whole session.

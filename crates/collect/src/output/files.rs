@@ -254,7 +254,7 @@ pub struct Files {
     directory: PathBuf,
     header: TraceHeader,
     /// Properties of the whole run that each file contains: key, and value as JSON.
-    facts: Vec<(&'static str, String)>,
+    facts: Vec<(String, String)>,
     /// All files. No file is ever removed, so indexes stay valid.
     pub open: Vec<OpenFile>,
     /// Whether any process has named its rank.
@@ -280,13 +280,19 @@ impl Files {
         Files {
             directory: directory.to_owned(),
             header,
-            facts,
+            facts: facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
             open: Vec::new(),
             ranked: false,
             off_since: None,
             refused: None,
             keeping,
         }
+    }
+
+    /// Adds a property of the whole run, which each file contains, also a later one.
+    pub fn add_fact(&mut self, key: &str, value: &str) {
+        self.open.iter_mut().for_each(|open| open.write_property(key, value));
+        self.facts.push((key.to_owned(), value.to_owned()));
     }
 
     fn create_writer(&self, path: &Path, header: &TraceHeader) -> Result<TraceWriter, TraceError> {

@@ -475,7 +475,7 @@ fn start_sampler(
         rate: config.sample_rate,
         stacks: config.stacks,
         events: config.counters.iter().copied().filter(counted).collect(),
-        pauses: config.pauses_session(),
+        pauses: config.pauses_session() || config.budget_percent.is_some(),
     };
     let events = events.clone();
     let deliver = move |event| {

@@ -158,6 +158,8 @@ impl Attribution {
                     open.write_property(property::KERNEL_NAMES_HIDDEN, &value);
                 }
             }
+            // The engine handles it.
+            SamplerEvent::RateChanged(..) => {}
             SamplerEvent::Lost(what, why, count) => to.out.processes.losses.lose(what, why, count),
             SamplerEvent::Missing(process, what, why) => {
                 to.out.processes.losses.add_blind(BlindSpot::new(

@@ -53,6 +53,25 @@ impl AddAssign for RecordedWork {
     }
 }
 
+impl RecordedWork {
+    /// Returns the work since an earlier moment.
+    pub fn since(&self, before: &RecordedWork) -> RecordedWork {
+        let less = |of: fn(&RecordedWork) -> u64| of(self).saturating_sub(of(before));
+        RecordedWork {
+            starts: less(|work| work.starts),
+            start_ns: less(|work| work.start_ns),
+            wait_ns: less(|work| work.wait_ns),
+            counted: less(|work| work.counted),
+            recorded: less(|work| work.recorded),
+            noted: less(|work| work.noted),
+            operators: less(|work| work.operators),
+            operator_ns: less(|work| work.operator_ns),
+            stack_ns: less(|work| work.stack_ns),
+            cpu_ns: less(|work| work.cpu_ns),
+        }
+    }
+}
+
 impl Target {
     /// Returns the work that recording has caused in this image so far.
     pub fn recorded_work(&self, clock: &Clock) -> RecordedWork {

@@ -4,6 +4,7 @@
 pub mod attached;
 pub mod attribution;
 pub mod boundaries;
+pub mod budget;
 mod calls;
 pub mod code;
 mod collectives;

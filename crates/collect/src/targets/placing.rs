@@ -1,6 +1,7 @@
 //! Adds a new image to the run: finds its rank and its file, writes its row, and begins to follow
 //! it.
 
+use super::budget::ProcessBudget;
 use super::interned::Interned;
 use super::operators::Operators;
 use super::spans::Spans;
@@ -109,6 +110,7 @@ impl Target {
             },
             exe: attached.exe,
             gpu: Gpu::new(index, label),
+            budget: ProcessBudget::default(),
             usage: Usage {
                 cpu_ns: attached.cpu_ns - cpu_before_ns,
                 cpu_before_ns,

@@ -1,6 +1,7 @@
 //! An attached image and everything that the collector knows of it: its rings, its file, its
 //! threads, its code and its records.
 
+use super::budget::ProcessBudget;
 use super::calls::Calls;
 use super::code::Code;
 use super::cpu_rows::CpuRows;
@@ -142,6 +143,8 @@ pub struct Target {
     pub gpu: Gpu,
     /// The resources that the process has used.
     pub usage: Usage,
+    /// How it keeps to `--budget`.
+    pub budget: ProcessBudget,
 }
 
 impl Target {

@@ -1,7 +1,8 @@
 //! Measures what share of a thread's time is spent on recording operators, and records fewer steps
 //! if the share is too large.
 //!
-//! Under [`mode::AUTO`], recording operators may cost at most a 200th of a thread's time. If
+//! Under [`mode::AUTO`], and once `--budget` demands it
+//! ([`thinned::OPERATORS_OF_ALL_STEPS`]), recording operators may cost at most a 200th of a thread's time. If
 //! recording all steps costs more, only [some steps](super::step_sampling) are recorded. The ticks
 //! of tprof's callbacks are measured for each 32nd operator. PyTorch's own part, which exists only
 //! while a callback is enabled, costs five times as much (docs/operators.md). If a schedule
@@ -13,6 +14,7 @@ use crate::block::Thread;
 use crate::{arch, pytorch_registration, ring, schedule, state};
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
+use tprof_wire::region::thinned;
 use tprof_wire::sync::Ordering::Relaxed;
 
 /// One in this many operators is measured.
@@ -111,7 +113,9 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     for word in [&open.count, &open.ticks, &open.since, &open.before] {
         word.set(0);
     }
-    if state::OPERATORS.load(Relaxed) != mode::AUTO
+    let is_limited = state::OPERATORS.load(Relaxed) == mode::AUTO
+        || state::is_thinned(thinned::OPERATORS_OF_ALL_STEPS);
+    if !is_limited
         || elapsed == 0
         || schedule::chooses_steps()
         || !pytorch_registration::can_pause()

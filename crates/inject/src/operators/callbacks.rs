@@ -6,12 +6,14 @@ use super::{budget, sizes, step_sampling};
 use crate::block::Thread;
 use crate::real::text;
 use crate::schedule::{self, Source};
+use crate::state::is_thinned;
 use crate::{capture, gate, interned, pytorch_registration, ring};
 use core::ffi::c_void;
 use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::operators::{Inputs, RangeEdge};
 use tprof_wire::pytorch::{LOADER_FETCH, OPTIMIZER_STEP, PROFILER_STEP};
 use tprof_wire::record::ExtKind;
+use tprof_wire::region::thinned;
 use tprof_wire::schedule::is_epoch;
 use tprof_wire::sync::Ordering::Relaxed;
 
@@ -155,7 +157,7 @@ fn recorded() -> Option<&'static Thread> {
 unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut usize {
     // SAFETY: the caller guarantees an address for a pointer. PyTorch never deletes a null context.
     unsafe { *context = 0 };
-    let Some(thread) = recorded() else {
+    let Some(thread) = recorded().filter(|_| !is_thinned(thinned::OPERATORS)) else {
         pytorch_registration::sync_callbacks();
         return context;
     };

@@ -39,7 +39,9 @@ pub(super) struct StepSamples {
 pub(super) struct SampleCount {
     /// Number of samples.
     pub count: u64,
-    /// The time that one sample stands for, ns; 0 if nothing was sampled.
+    /// The time that all of them stand for, ns.
+    pub ns: u64,
+    /// The longest time that one sample stands for, ns; 0 if nothing was sampled.
     pub period_ns: u64,
 }
 
@@ -52,7 +54,7 @@ impl SampleCount {
     /// Returns bounds of the time that the samples stand for, ns: the 95 % score interval of a
     /// Poisson count, which is valid for few samples too.
     pub fn bounds(self) -> [f64; 2] {
-        let found = self.count as f64;
+        let found = self.ns as f64 / self.period_ns.max(1) as f64;
         let middle = found + Z * Z / 2.0;
         let half = Z * (found + Z * Z / 4.0).sqrt();
         [(middle - half).max(0.0), middle + half].map(|samples| samples * self.period_ns as f64)
@@ -96,8 +98,13 @@ impl StepSamples {
             period_ns = period_ns.max(row.weight_ns);
             let whose =
                 *known.entry(row.stack).or_insert_with(|| whose(file, &code, process, row.stack));
-            found.in_library.count += u64::from(whose == CodeOwner::Library);
-            found.in_cupti.count += u64::from(whose == CodeOwner::Cupti);
+            let count = match whose {
+                CodeOwner::Job => continue,
+                CodeOwner::Library => &mut found.in_library,
+                CodeOwner::Cupti => &mut found.in_cupti,
+            };
+            count.count += 1;
+            count.ns += row.weight_ns;
         }
         (found.in_library.period_ns, found.in_cupti.period_ns) = (period_ns, period_ns);
         found
@@ -132,8 +139,10 @@ mod tests {
 
     #[test]
     fn few_samples_have_wide_bounds_and_zero_may_stand_for_four() {
-        let of =
-            |count| SampleCount { count, period_ns: 1_000 }.bounds().map(|ns| ns.round() as u64);
+        let of = |count| {
+            let counted = SampleCount { count, ns: count * 1_000, period_ns: 1_000 };
+            counted.bounds().map(|ns| ns.round() as u64)
+        };
         assert_eq!(of(0), [0, 3_842]);
         assert_eq!(of(4), [1_555, 10_286]);
         assert_eq!(of(100), [82_227, 121_615]);

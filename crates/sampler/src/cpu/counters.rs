@@ -155,6 +155,18 @@ impl Counters {
             self.take(reporter, None, cpu, Start::running(on_exec))?;
             self.reporters.insert(self.counters.len() - 1);
         }
+        self.open_sampling(wanted, tid, cpu, on_exec)
+    }
+
+    /// Opens the counters of a thread that take samples.
+    fn open_sampling(
+        &mut self,
+        wanted: &SamplingOptions,
+        tid: u32,
+        cpu: u32,
+        on_exec: bool,
+    ) -> io::Result<()> {
+        let open = |attr: Attr| Counter::open(&attr, tid as i32, cpu as i32);
         let start = self.start(on_exec);
         let attr = |kernel| wanted.clock(kernel, start == Start::OnExec);
         let clock = match self.kernel_refused {
@@ -176,6 +188,43 @@ impl Counters {
         if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
             let leave = open(wanted.leave(start == Start::OnExec))?;
             self.take(leave, Some(Purpose::Leave), cpu, start)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces all counters that take samples by new ones with these options, for these threads and
+    /// those that they will start. The counters that report programs, threads and mappings stay, and
+    /// the rings with them. Nothing is closed if the machine doesn't permit so many counters.
+    pub fn reopen(&mut self, wanted: &SamplingOptions, tids: &[u32]) -> io::Result<()> {
+        let processors = processors();
+        if tids.len() * processors.len() > MAX_COUNTERS {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let mut places = HashMap::new();
+        let mut kept = Vec::new();
+        for (at, counter) in std::mem::take(&mut self.counters).into_iter().enumerate() {
+            if self.reporters.contains(&at) {
+                places.insert(at, kept.len());
+                kept.push(counter);
+            }
+        }
+        self.counters = kept;
+        self.reporters = (0..self.counters.len()).collect();
+        for (_, owner, _) in &mut self.rings {
+            // A thread's first counter of a processor is one that reports, so it owns the ring.
+            *owner = places.get(owner).copied().unwrap_or_default();
+        }
+        self.clocks.clear();
+        self.events.clear();
+        for tid in tids {
+            for cpu in &processors {
+                match self.open_sampling(wanted, *tid, *cpu, false) {
+                    Ok(()) => self.open_events(wanted, *tid, *cpu, false),
+                    // The thread has ended, or the processor has gone offline.
+                    Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ESRCH)) => {}
+                    Err(e) => return Err(e),
+                }
+            }
         }
         Ok(())
     }

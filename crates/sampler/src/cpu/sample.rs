@@ -148,6 +148,9 @@ pub enum SamplerEvent {
     Lost(&'static str, &'static str, u64),
     /// For each event, the share of the time in which it was counted.
     EventShares(Vec<(PerfEvent, f64)>),
+    /// From this time on there are so many samples per second: rate, time. With a rate of 0 neither
+    /// samples are taken nor waits recorded.
+    RateChanged(u32, u64),
     /// The kernel was sampled, but the names of its functions are hidden, for this reason.
     KernelNamesHidden(String),
     /// Something can't be recorded: the process (empty for all processes), what, and why.
@@ -166,4 +169,8 @@ pub struct Interruptions {
     /// Samples by the clock that found a thread in tprof's library, or in a system call of the
     /// library.
     pub in_library: AtomicU64,
+    /// The time that these samples stand for, ns.
+    pub in_library_ns: AtomicU64,
+    /// The longest time so far that a sample by the clock stood for, ns; 0 before the first.
+    pub longest_period_ns: AtomicU64,
 }

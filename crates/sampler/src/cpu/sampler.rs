@@ -100,6 +100,12 @@ impl CpuSampler {
         self.send(Command::Pause(is_paused));
     }
 
+    /// Takes so many samples per second from now on, 0 for none, if the run's options pause the
+    /// sampler. [`SamplerEvent::RateChanged`] has the rate that the machine permits.
+    pub fn change_rate(&self, rate: u32) {
+        self.send(Command::ChangeRate(rate));
+    }
+
     /// Returns the time up to which the sampler has delivered everything, ns.
     pub fn until_ns(&self) -> u64 {
         self.until_ns.load(Acquire)

@@ -25,7 +25,7 @@ use super::threads::Threads;
 use crate::python::PythonProcesses;
 use nix::sys::eventfd::EventFd;
 use queued_record::QueuedRecord;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -72,6 +72,8 @@ pub enum Command {
     PollAttached(u32),
     /// Take no samples, or take them again.
     Pause(bool),
+    /// Take so many samples per second, 0 for none.
+    ChangeRate(u32),
     /// Deliver everything up to this time.
     Drain(u64),
     /// Deliver everything and end.
@@ -198,6 +200,7 @@ pub fn run(parts: SamplerParts) {
                 }
                 Command::PollAttached(pid) => worker.poll_attached(pid),
                 Command::Pause(is_paused) => worker.pause(is_paused),
+                Command::ChangeRate(rate) => worker.change_rate(rate),
                 Command::Drain(until_ns) => worker.wanted_ns = worker.wanted_ns.max(until_ns),
                 Command::Finish => finish = true,
             }
@@ -357,6 +360,7 @@ impl Worker {
         if !self.wanted.pauses {
             return;
         }
+        let is_paused = is_paused || self.wanted.rate == 0;
         self.is_paused = is_paused;
         self.counters.pause(is_paused);
         let now = sys::monotonic_ns();
@@ -376,6 +380,39 @@ impl Worker {
             let threads: Vec<(u32, u32, bool)> = threads.filter_map(waits).collect();
             self.threads.resume(threads.into_iter(), now);
         }
+    }
+
+    /// Takes so many samples per second from now on, if the run's options pause the sampler. If the
+    /// kernel refuses counters with the new rate, no samples are taken any more.
+    fn change_rate(&mut self, rate: u32) {
+        if !self.wanted.pauses {
+            return;
+        }
+        let was_paused = self.is_paused;
+        // This also handles the records that have the old rate.
+        self.pause(true);
+        self.wanted.rate = rate;
+        if rate > 0 && !self.counters.rings.is_empty() && !self.reopen() {
+            self.wanted.rate = 0;
+        }
+        self.pause(was_paused);
+        (self.emit)(SamplerEvent::RateChanged(self.wanted.rate, sys::monotonic_ns()));
+    }
+
+    /// Opens the counters of all sampled threads again. Returns whether the kernel permits that.
+    fn reopen(&mut self) -> bool {
+        let pids: Vec<u32> =
+            self.spaces.pids().filter(|pid| !self.polling.polled.has(*pid)).collect();
+        let tids = || pids.iter().flat_map(|pid| proc::threads_of(*pid)).collect::<HashSet<u32>>();
+        let known = tids();
+        let opened = self.counters.reopen(&self.wanted, &Vec::from_iter(known.iter().copied()));
+        // A thread has the counters of the thread that started it, which may have had none yet.
+        let begun = tids().difference(&known).count();
+        if begun > 0 && opened.is_ok() {
+            let why = format!("{begun} threads began while the rate of samples changed");
+            (self.emit)(SamplerEvent::Missing(String::new(), "some CPU samples, perhaps", why));
+        }
+        opened.is_ok()
     }
 
     /// Suspends the threads if no counter reports when they run and wait.

@@ -91,6 +91,11 @@ pub mod property {
     /// In a dump of what a run kept: the rule of findings whose event the dump was written for, if
     /// there is one.
     pub const DUMPED_FOR: &str = "tprof.dumped_for";
+    /// The beginning of the key for what is recorded less from a moment on (`--budget`); the process
+    /// and the part follow. The value is an object: `process` (`null` for the whole job), `part`,
+    /// `time_ns`, `share` (what the part cost, of the CPU time), `budget_percent`, `rate` (of
+    /// samples, or `null`).
+    pub const THINNED: &str = "tprof.thinned:";
     /// The reason why there are no proportional set sizes, or none after some moment: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
     /// The reason why the kernel's functions have no names in samples: a text.

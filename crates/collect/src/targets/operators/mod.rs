@@ -17,6 +17,7 @@ use crate::output::stepping::is_step;
 use crate::shared::clock::Clock;
 use crate::targets::interned::Interned;
 use crate::targets::progress::{EnteredOperation, Operations, StepSource, Steps, is_between_two};
+use tprof_facts::thinned::Thinning;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::operators::{Inputs, Operator, RangeEdge};
@@ -108,6 +109,11 @@ impl Operators {
     /// Whether the process has registered callbacks with PyTorch.
     pub fn are_recorded(&self) -> bool {
         self.recorded.is_armed()
+    }
+
+    /// Notes what is recorded less of from now on, if that is operators.
+    pub fn thin(&mut self, by: &Thinning, process: ProcessIndex, file: &mut OpenFile) {
+        self.recorded.thin(by, process, file);
     }
 
     /// Adds a record that a thread wrote at the clock `ticks`.

@@ -6,6 +6,7 @@ use crate::output::files::OpenFile;
 use crate::targets::interned::Interned;
 use serde_json::{Value, json};
 use std::path::Path;
+use tprof_facts::thinned::{ThinnedPart, Thinning};
 use tprof_trace::model::{Mark, MarkKind, ProcessIndex};
 use tprof_wire::operators::{mode, note, unread};
 
@@ -32,6 +33,10 @@ pub struct Recorded {
     /// Whether the process was forked while its parent had callbacks registered, and has not
     /// registered its own since then. If so, some or all of its operators are missing.
     pub forked: bool,
+    /// The option with which operators of all steps became too expensive; `None` under `auto`.
+    by_budget: Option<String>,
+    /// Whether `--budget` has ended the recording of operators.
+    have_ended: bool,
 }
 
 impl Recorded {
@@ -64,6 +69,8 @@ impl Recorded {
                 self.forked = true;
                 return;
             }
+            // The process wrote it before it saw that operators have ended.
+            note::TURNS if self.have_ended => return,
             note::NO_SIZES => self.why = Some(no_sizes(note.number).to_owned()),
             note::TURNS => {
                 let percent = note.other as f64 / 10_000.0;
@@ -74,10 +81,17 @@ impl Recorded {
                 // The mode stays `steps` even if the process records all operators again later,
                 // because some are missing by then.
                 self.mode = "steps";
+                let (too_much, all) = match &self.by_budget {
+                    Some(option) => ("too much for ".to_owned() + option, "without it all are"),
+                    None => (
+                        "and more than 0.5 % is too much".to_owned(),
+                        "--operators names records them all",
+                    ),
+                };
                 self.why = Some(format!(
-                    "those of all steps take {percent:.1} % of a thread's time, and more than 0.5 % is \
-                     too much: {steps} are recorded, where an optimizer, a data loader or \
-                     torch.profiler marks steps; --operators names records them all"
+                    "those of all steps take {percent:.1} % of a thread's time, {too_much}: {steps} \
+                     are recorded, where an optimizer, a data loader or torch.profiler marks steps; \
+                     {all}"
                 ));
                 let name = file.writer.name(&format!("{steps} from here on"));
                 let (process, kind) = (Some(process), MarkKind::Mark);
@@ -90,6 +104,18 @@ impl Recorded {
         {
             self.version = version::beside(Path::new(path));
         }
+        file.write_property(KEY, &self.property(process).to_string());
+    }
+
+    /// Applies a change by `--budget`, and writes the file's property if operators change.
+    pub fn thin(&mut self, by: &Thinning, process: ProcessIndex, file: &mut OpenFile) {
+        match by.part {
+            ThinnedPart::OperatorsOfAllSteps => return self.by_budget = Some(by.option()),
+            ThinnedPart::Operators if self.is_armed() => {}
+            _ => return,
+        }
+        (self.mode, self.have_ended) = ("ranges", true);
+        self.why = Some(format!("from some moment on without operators: {}", by.reason()));
         file.write_property(KEY, &self.property(process).to_string());
     }
 

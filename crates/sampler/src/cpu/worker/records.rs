@@ -152,9 +152,14 @@ impl Worker {
                 let (frames, end) = self.with_python(pid, frames, end, python);
                 match purpose {
                     Purpose::Clock => {
-                        self.interruptions.clocked.fetch_add(1, Relaxed);
-                        self.interruptions.in_library.fetch_add(in_library.into(), Relaxed);
                         let period_ns = self.wanted.period_ns();
+                        let counts = &self.interruptions;
+                        counts.clocked.fetch_add(1, Relaxed);
+                        counts.longest_period_ns.fetch_max(period_ns, Relaxed);
+                        if in_library {
+                            counts.in_library.fetch_add(1, Relaxed);
+                            counts.in_library_ns.fetch_add(period_ns, Relaxed);
+                        }
                         self.threads.sampled(pid, tid, time_ns, period_ns);
                         self.taken.push(CpuSample {
                             weight_ns: period_ns,

@@ -29,6 +29,7 @@ fn config() -> Config {
         on_hang: None,
         on_slow_step: None,
         keep: None,
+        budget_percent: None,
         dump_on: tprof_collect::DumpOn::default(),
         paused: false,
         schedule: None,
