@@ -146,5 +146,5 @@ fn samples_of_attach_are_counted_as_samples() {
     assert!(!summary.contains("0 events"), "{summary}");
     assert_eq!(stated(&summary), counts);
     let cpu = tprof(["report", "cpu"]).arg(&run).run_in(scratch.path()).expect_code(0).stdout;
-    assert!(cpu.contains(&format!("from {} samples", counts.1)), "{counts:?} in {cpu}");
+    assert!(cpu.contains(&format!(" on a core, by {} samples", counts.1)), "{counts:?} in {cpu}");
 }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use tprof_document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
+use tprof_facts::labels;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::{Needs, RankTrace};
@@ -136,7 +137,7 @@ fn site_row(at: &RankContext, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
 impl Pass<'_> {
     /// Sums the memory of the processes that have not ended.
     fn held(&self) -> HeldMemory {
-        let live: Vec<&Process> = self.live_processes().collect();
+        let live: Vec<&Process> = self.live_processes().filter(|one| !self.asks(one)).collect();
         let live_bytes =
             live.iter().fold(Reading::Is(0), |sum, process| sum.plus(self.live_of(process)));
         let live_bytes = match live.is_empty() {
@@ -155,6 +156,13 @@ impl Pass<'_> {
             are_sites_unknown: self.partial.is_some() && self.known_since_ns.is_none(),
             sites: self.held_sites(&of),
         }
+    }
+
+    /// Whether a process is a command of tprof that the job started without the hooks, such as the one
+    /// that asks for this snapshot. The sampler sees it, and its memory isn't the job's.
+    fn asks(&self, process: &Process) -> bool {
+        let program = labels::program(self.file.name(process.command));
+        process.memory == MemoryRecording::Off && program == "tprof"
     }
 
     fn live_of(&self, process: &Process) -> Reading<u64> {
