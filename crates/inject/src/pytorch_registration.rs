@@ -1,9 +1,9 @@
 //! The state of the callbacks that [`crate::operators`] registers with PyTorch. It has two parts:
 //! how far the registration has come, which a forked child must know, and which callbacks PyTorch
 //! calls now. It calls that of the operators only while recording is on, only in steps whose
-//! operators are recorded ([`set_paused`]), and only until `--budget` ends that. It calls that of the ranges only while recording is on in
-//! the session, or if steps must be counted; usually it is registered only while a range begins
-//! (`operators/range_requests.rs`).
+//! operators are recorded ([`set_paused`]), and only until `--budget` ends that. It calls that of
+//! the ranges only while recording is on in the session, or if steps must be counted; usually it is
+//! registered only while a range begins (`operators/range_requests.rs`).
 //!
 //! For each operator with a callback, PyTorch makes an object and copies inputs into it. That takes
 //! a third of the time of small operators, even if the callback does nothing. And as long as there is

@@ -1,10 +1,10 @@
 //! Measures what share of a thread's time is spent on recording operators, and records fewer steps
 //! if the share is too large.
 //!
-//! Under [`mode::AUTO`], and once `--budget` demands it
-//! ([`thinned::OPERATORS_OF_ALL_STEPS`]), recording operators may cost at most a 200th of a thread's time. If
-//! recording all steps costs more, only [some steps](super::step_sampling) are recorded. The ticks
-//! of tprof's callbacks are measured for each 32nd operator. PyTorch's own part, which exists only
+//! Under [`mode::AUTO`], and once `--budget` demands it ([`thinned::OPERATORS_OF_ALL_STEPS`]),
+//! recording operators may cost at most a 200th of a thread's time. If recording all steps costs
+//! more, only [some steps](super::step_sampling) are recorded. The ticks of tprof's callbacks are
+//! measured for each 32nd operator. PyTorch's own part, which exists only
 //! while a callback is enabled, costs five times as much (docs/operators.md). If a schedule
 //! chooses the steps, they are few, and are all recorded at any cost.
 
