@@ -374,7 +374,7 @@ pub static BUDGET: Setting = Setting {
     name: "budget",
     short: None,
     group: Group::HowMuch,
-    help: "CPU time of the job that recording may cost, such as 1%. While it costs more, first operators, then stacks of allocations, then CPU samples are recorded less, and reports say from when on",
+    help: "Share of the job's CPU time that recording may cost, such as 1%. While it costs more, first operators, then stacks of allocations, then CPU samples are recorded less, and reports say from when on",
     kind: ValueKind::Number("PERCENT"),
     set: |resolved, given| {
         resolved.config.budget_percent = Some(values::percent(given)?);

@@ -56,8 +56,8 @@ pub struct ServeArgs {
     /// File that holds the token, so that it stays the same; created if missing
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Send figures of runs in progress to an OpenTelemetry collector, over plain http; without a
-    /// URL to that in OTEL_EXPORTER_OTLP_ENDPOINT, else to http://127.0.0.1:4318
+    /// Send figures of runs in progress to an OpenTelemetry collector, over plain http [default URL:
+    /// that in OTEL_EXPORTER_OTLP_ENDPOINT, or http://127.0.0.1:4318]
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub otlp: Option<String>,
     /// Memory limit of one report, export or archive query
