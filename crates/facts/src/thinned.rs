@@ -1,6 +1,6 @@
-//! What a run recorded less of from some moment on, because recording cost more than `--budget`
-//! allows. The collector writes each change as a property of the file; reports and exports say from
-//! when on rows are missing, so that nobody takes their absence for zero.
+//! Describes how `--budget` reduced what a run recorded, because recording cost more than it allows.
+//! The collector writes each change as a property of the file. Reports and exports say since when
+//! rows are missing, so that nobody takes their absence for zero.
 
 use serde::{Deserialize, Serialize};
 use tprof_trace::TraceFile;
@@ -32,11 +32,11 @@ pub enum ThinnedPart {
 pub struct Thinning {
     /// Index of the process; `None` if it applies to the whole job.
     pub process: Option<ProcessIndex>,
-    /// What is recorded less from then on.
+    /// The part of which less is recorded from then on.
     pub part: ThinnedPart,
     /// Time of the change, ns.
     pub time_ns: u64,
-    /// What the part cost before, as a share of the CPU time: of the process, or of the job.
+    /// The cost of the part before, as a share of the CPU time of the process or of the job.
     pub share: f64,
     /// The budget, percent.
     pub budget_percent: f64,

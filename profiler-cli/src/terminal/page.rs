@@ -472,6 +472,21 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_would_be_cut_is_put_below_its_row() {
+        let name = "Waves.prepare.<locals>.<listcomp> (loader.py:30)";
+        let columns = [("total", false), ("outside of steps", false), ("name", true)];
+        let mut table = Table::aligned(&columns).names(2);
+        for name in [name, "short"] {
+            table.row(vec!["1.0 ms".into(), "2.0 ms".into(), name.into()]);
+        }
+        let lines = table.lines(55);
+        assert_eq!(lines[1], "  1.0 ms            2.0 ms");
+        assert_eq!(lines[2], format!("      {name}"));
+        assert_eq!(lines[3], "  1.0 ms            2.0 ms  short");
+        assert_eq!(lines.len(), 4, "{lines:?}");
+    }
+
+    #[test]
     fn no_number_is_cut() {
         let headings = [("rank", true), ("a", false), ("b", false), ("c", false), ("d", false)];
         for (digits, lines) in [(16, 2), (18, 4)] {

@@ -180,8 +180,8 @@ pub struct DocumentContext {
     /// For documents that read operators: the number of ranks whose operators were recorded for
     /// only a part of the time ([`operators::ended`]).
     pub operators_ended: u64,
-    /// What the document reads and was recorded for only a part of the time because it cost too
-    /// much, in sentences.
+    /// Notes about data that the document reads and that was recorded for only a part of the time,
+    /// because recording it cost too much.
     pub in_part: Vec<String>,
     /// For documents that read steps: whether the steps of any rank are inferred
     /// ([`steps::Steps::are_inferred`]).
@@ -199,7 +199,7 @@ pub struct ReadRun {
     unfinished: Vec<String>,
     /// Cost of recording per step of each rank, as far as it is known.
     costs: Vec<StepCost>,
-    /// What was recorded less of from some moment on.
+    /// The changes that `--budget` made to the recording of each rank.
     thinned: Vec<thinned::OfRank>,
     /// The completeness, overhead and other facts that each document states beside its tables. They are
     /// in the order of the analyses.
@@ -222,7 +222,7 @@ struct ReadRank {
     cost: Option<StepCost>,
     /// Whether its operators were recorded for only a part of the time ([`operators::ended`]).
     operators_ended: bool,
-    /// What was recorded less of from some moment on.
+    /// The changes that `--budget` made to its recording.
     thinned: thinned::OfRank,
     /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if any analysis used them.
     steps_inferred: bool,

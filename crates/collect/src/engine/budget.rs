@@ -6,7 +6,7 @@
 use super::main_loop::{Engine, MS};
 use super::overhead_estimate::parts;
 use crate::config::OperatorDetail;
-use crate::targets::budget::{CostWindow, IntervalCost};
+use crate::targets::budget::{CostWindow, IntervalCost, WORTH};
 use crate::targets::ending::RecordedWork;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -26,8 +26,6 @@ const LEAST_CPU_NS: u64 = 250 * MS;
 /// Number of intervals over which the cost of samples is averaged. It is large, since the samples of
 /// the whole job depend on it, and a job imports its libraries first.
 const INTERVALS: usize = 10;
-/// Samples are thinned only if they cost at least this share of the budget.
-const WORTH: f64 = 0.1;
 /// The rate of samples is divided by this number each time.
 const RATE_STEP: u32 = 4;
 /// Instead of a lower rate, no samples are taken at all.

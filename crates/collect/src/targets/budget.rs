@@ -19,23 +19,23 @@ use tprof_wire::region::thinned;
 const INTERVALS: usize = 3;
 /// A part is thinned only if it costs at least this share of the budget. Otherwise thinning it
 /// would lose rows and gain nothing.
-const WORTH: f64 = 0.1;
+pub const WORTH: f64 = 0.1;
 /// The parts that are thinned, in order.
 const ORDER: [ThinnedPart; 3] =
     [ThinnedPart::OperatorsOfAllSteps, ThinnedPart::Operators, ThinnedPart::Stacks];
 
-/// What recording cost a process in an interval, ns of CPU time.
+/// The cost of recording a process, or all of the job, in an interval, ns of CPU time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IntervalCost {
-    /// Operators.
+    /// Time that recording operators took.
     pub operators: u64,
-    /// Stacks of allocations and mappings.
+    /// Time that taking stacks of allocations and mappings took.
     pub stacks: u64,
-    /// Samples of the process's threads, and records of their context switches.
+    /// Time that samples of its threads and records of their context switches took.
     pub samples: u64,
-    /// Everything else: counted and recorded allocations, calls, ranges.
+    /// Time that everything else took: counted and recorded allocations, calls, ranges.
     pub rest: u64,
-    /// The CPU time of the process.
+    /// CPU time in the interval.
     pub cpu: u64,
 }
 
