@@ -221,7 +221,7 @@ fn look_at(one: &JoinedFinding<'_>) -> Option<String> {
     let more = one.finding.places.saturating_sub(named.len());
     let more = match (more, are_short) {
         (0, _) => String::new(),
-        (more, true) => format!("; {} more are no longer", count(more as u64)),
+        (more, true) => format!("; and {} more, none longer", count(more as u64)),
         (more, false) => format!("; and {} more", count(more as u64)),
     };
     Some(format!("{}: {}{more}", rank.label, named.join("; ")))
