@@ -50,6 +50,9 @@ pub struct Config {
     /// Whether PyTorch's own log of `torch.compile` is stored with the run.
     #[serde(default)]
     pub compile: bool,
+    /// Whether calls on files, pipes and sockets are recorded.
+    #[serde(default)]
+    pub io: bool,
     /// Time between readings of RSS, mapped bytes, live heap bytes and the cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.

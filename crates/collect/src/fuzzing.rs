@@ -245,6 +245,7 @@ fn config(directory: &Path, flags: u64) -> Config {
         modules: false,
         kineto: None,
         compile: false,
+        io: true,
         rss_interval: Duration::from_secs(1),
         gpu_interval: Duration::from_secs(1),
         on_full: OnFull::Drop,

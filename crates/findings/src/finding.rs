@@ -5,7 +5,7 @@ use std::cmp::{Ordering, Reverse};
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
-use tprof_metrics::gpu::device_memory::CodeLine;
+use tprof_metrics::host::CodeLine;
 use tprof_rank::StreamKey;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::sort_rows::SortRows;

@@ -338,6 +338,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     }
     state::MEM_MODE.store(header.mem_mode.load(Relaxed), Relaxed);
     state::CALLS.store(header.calls.load(Relaxed), Relaxed);
+    state::IO.store(header.io.load(Relaxed), Relaxed);
     state::OPERATORS.store(header.operators.load(Relaxed), Relaxed);
     state::STACK_MODE.store(header.stack_mode.load(Relaxed), Relaxed);
     if let Some(path) = environment::variable(env::TEST_STACKS) {

@@ -51,7 +51,10 @@ pub struct Thread {
     /// Upper bound of the part of the stack that is known to be readable.
     pub stack_high: SignalCell<usize>,
     /// A hash of this thread's name as it was last recorded.
-    pub name: SignalCell<u64>,
+    pub name: SignalCell<u32>,
+    /// The part of the clock in which this thread last took the stack of a call on a file, see
+    /// [`crate::io`].
+    pub io_part: SignalCell<u32>,
     /// Set under strict seccomp, where the thread may neither read a clock nor make a system call.
     pub strict: SignalCell<bool>,
     /// Set while this thread attaches, so that hooks which this work calls only call the real

@@ -93,6 +93,7 @@ pub mod calls;
 pub mod foreign_allocator;
 pub mod heap;
 pub mod heap_fast_path;
+pub mod io;
 pub mod lifecycle;
 pub mod required_syscalls;
 pub mod spans;

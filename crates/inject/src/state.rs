@@ -90,6 +90,8 @@ pub static SPARING: AtomicBool = AtomicBool::new(false);
 pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
 /// Whether CUDA runtime and NCCL calls are recorded.
 pub static CALLS: AtomicU32 = AtomicU32::new(0);
+/// Whether calls on files and sockets are recorded.
+pub static IO: AtomicU32 = AtomicU32::new(0);
 /// How operators are recorded: one of [`tprof_wire::operators::mode`].
 pub static OPERATORS: AtomicU32 = AtomicU32::new(0);
 /// How stacks are taken: one of [`tprof_wire::region::stack_mode`].

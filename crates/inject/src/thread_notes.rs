@@ -29,7 +29,7 @@ pub fn named(thread: &Thread) {
         *word = u64::from_ne_bytes(*bytes);
     }
     // A thread begins with 0, so no record is written for a thread without a name.
-    let hash = if words == [0; 2] { 0 } else { joined(&words) };
+    let hash = if words == [0; 2] { 0 } else { (joined(&words) >> 32) as u32 };
     if thread.name.get() == hash {
         return;
     }

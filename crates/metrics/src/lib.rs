@@ -4,12 +4,13 @@
 //! The modules in reading order; each uses only those above it:
 //!
 //! - `host`: the wall time of the thread that drives a rank;
-//! - `cpu`, `gpu`, `machine`, `memory`, `program`: the metrics by subject;
+//! - `cpu`, `files`, `gpu`, `machine`, `memory`, `program`: the metrics by subject;
 //! - `recording`: what recording cost the steps of a rank.
 
 pub mod host;
 
 pub mod cpu;
+pub mod files;
 pub mod gpu;
 pub mod machine;
 pub mod memory;

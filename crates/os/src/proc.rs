@@ -197,6 +197,13 @@ pub fn transferred_by(pid: u32) -> Option<Transferred> {
     transferred_in(&String::from_utf8(read(&format!("/proc/{pid}/io"))).ok()?)
 }
 
+/// Returns the bytes that were read from storage for a thread, by its own calls and page faults.
+/// `None` under the same conditions as [`transferred_by`].
+pub fn storage_read_by_thread(pid: u32, tid: u32) -> Option<u64> {
+    let text = String::from_utf8(read(&format!("/proc/{pid}/task/{tid}/io"))).ok()?;
+    Some(transferred_in(&text)?.storage_read)
+}
+
 fn transferred_in(text: &str) -> Option<Transferred> {
     let value = |name: &str| {
         let lines = text.lines().filter_map(|line| line.split_once(": "));

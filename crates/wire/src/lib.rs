@@ -18,6 +18,7 @@ pub mod gpu;
 pub mod handshake;
 pub mod hash;
 pub mod interned;
+pub mod io;
 pub mod nccl;
 pub mod operators;
 pub mod python;

@@ -261,6 +261,12 @@ pub enum ExtKind {
     HostStream = 76,
     /// PyTorch's allocator reported a change: [`crate::calls::REPORTED_WORDS`].
     Reported = 77,
+    /// A file, pipe or socket got its number, which is in the argument: [`crate::io::Named`], then
+    /// the bytes of its name, NUL padded.
+    FileNamed = 78,
+    /// A call on a file, pipe or socket returned: [`crate::io::Call`]. The argument is a
+    /// [`crate::io::Operation`].
+    FileCall = 79,
 }
 
 /// The kinds that the CUPTI agent writes. The same library is also NCCL's profiler plugin.
@@ -301,6 +307,8 @@ impl ExtKind {
             StepBegun,
             HostStream,
             Reported,
+            FileNamed,
+            FileCall,
         ];
         const ALL: &[ExtKind] = &[
             Wide,

@@ -242,6 +242,8 @@ pub struct RegionHeader {
     pub balance_lost: AtomicU32,
     /// What is not recorded any more, as bits of [`thinned`]. The collector only ever sets bits.
     pub thinned: AtomicU32,
+    /// 1 if calls on files and sockets are recorded.
+    pub io: AtomicU32,
 }
 
 impl RegionHeader {

@@ -1,44 +1,15 @@
 //! Hooks of the functions with which a program maps and unmaps memory.
 
 use crate::real;
-use core::arch::naked_asm;
 use core::ffi::c_int;
-use tprof_inject::{lifecycle, stack_hook};
+use tprof_inject::{io, lifecycle, stack_hook};
+use tprof_wire::io::Operation;
 
 /// The value that `mmap` returns on failure (`MAP_FAILED`).
 const FAILED: *mut u8 = usize::MAX as *mut u8;
 
-/// Defines a hook of `mmap`. The six arguments of `mmap` fill the registers, so the hook passes the
-/// stack and frame pointers on the stack.
-macro_rules! map_hook {
-    ($name:ident, $target:path) => {
-        /// Interposes the function of this name.
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name(_: *mut u8, _: usize, _: c_int, _: c_int, _: c_int, _: i64) -> *mut u8 {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                "mov rax, rsp",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 8",
-                "push rbp",
-                ".cfi_adjust_cfa_offset 8",
-                "push rax",
-                ".cfi_adjust_cfa_offset 8",
-                "call {target}",
-                "add rsp, 24",
-                ".cfi_adjust_cfa_offset -24",
-                "ret",
-                ".cfi_endproc",
-                target = sym $target,
-            )
-        }
-    };
-}
-
-map_hook!(mmap, mmap_impl);
-map_hook!(mmap64, mmap64_impl);
+six_hook!(mmap(_: *mut u8, _: usize, _: c_int, _: c_int, _: c_int, _: i64) -> *mut u8, mmap_impl);
+six_hook!(mmap64(_: *mut u8, _: usize, _: c_int, _: c_int, _: c_int, _: i64) -> *mut u8, mmap64_impl);
 
 #[allow(clippy::too_many_arguments)] // mmap has six; the hook adds two
 extern "C" fn mmap_impl(
@@ -51,8 +22,12 @@ extern "C" fn mmap_impl(
     sp: usize,
     fp: usize,
 ) -> *mut u8 {
+    let begun = if fd >= 0 { io::begin() } else { None };
     let got = real!(MMAP(at, bytes, protection, flags, fd, offset) as fn(*mut u8, usize, c_int, c_int, c_int, i64) -> *mut u8, else FAILED);
     note(got, bytes, protection, flags, fd, sp, fp);
+    if let Some(begun) = begun.filter(|_| got != FAILED) {
+        begun.ended(Operation::Map, fd, bytes as i64, offset as u64, sp, fp);
+    }
     got
 }
 
@@ -67,8 +42,12 @@ extern "C" fn mmap64_impl(
     sp: usize,
     fp: usize,
 ) -> *mut u8 {
+    let begun = if fd >= 0 { io::begin() } else { None };
     let got = real!(MMAP64(at, bytes, protection, flags, fd, offset) as fn(*mut u8, usize, c_int, c_int, c_int, i64) -> *mut u8, else FAILED);
     note(got, bytes, protection, flags, fd, sp, fp);
+    if let Some(begun) = begun.filter(|_| got != FAILED) {
+        begun.ended(Operation::Map, fd, bytes as i64, offset as u64, sp, fp);
+    }
     got
 }
 

@@ -10,7 +10,7 @@ use super::resolved::Resolved;
 use super::schedule::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
     self, ACTIVITIES, CALL_SOURCES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS,
-    ON_FULL, OPERATOR_DETAILS, OVERHEADS, STACK_MODES, TABLE_CACHE_MODES, name_of,
+    ON_FULL, ON_OR_OFF, OPERATOR_DETAILS, OVERHEADS, STACK_MODES, TABLE_CACHE_MODES, name_of,
 };
 use crate::launch::caches;
 use crate::runs::formats;
@@ -89,7 +89,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help, those of a group together.
-pub const SETTINGS: [&Setting; 40] = [
+pub const SETTINGS: [&Setting; 41] = [
     &OUTPUT,
     &FORCE,
     &ACTIVITY,
@@ -105,6 +105,7 @@ pub const SETTINGS: [&Setting; 40] = [
     &MODULES,
     &KINETO,
     &COMPILE,
+    &IO,
     &CUDA_GRAPHS,
     &CUDA_CALLS,
     &NCCL,
@@ -353,6 +354,20 @@ pub static COMPILE: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(resolved.config.compile.into()),
+};
+
+/// Whether to record calls on files and sockets.
+pub static IO: Setting = Setting {
+    name: "io",
+    short: None,
+    group: Group::What,
+    help: "Record reads, writes and other calls on files and sockets for `tprof report io`: on or off [default: off]",
+    kind: ValueKind::Text("MODE", || values::names(&ON_OR_OFF)),
+    set: |resolved, given| {
+        resolved.config.io = values::one_of(given, &ON_OR_OFF)?;
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.config.io, &ON_OR_OFF).into()),
 };
 
 /// How the overhead of recording is determined.

@@ -21,6 +21,9 @@ pub const ACTIVITIES: [(&str, Activity); 6] = [
     ("nvtx", Activity::Nvtx),
 ];
 
+/// Names of what is recorded and what isn't.
+pub const ON_OR_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
+
 /// Names of the ways to record allocations.
 pub const MEM_MODES: [(&str, MemMode); 3] = [
     ("exact", MemMode::Exact),

@@ -19,6 +19,7 @@ pub const KINDS: &[DocumentKind] = &[
     tprof_metrics::gpu::memcpy::KIND,
     tprof_metrics::gpu::device_memory::KIND,
     tprof_metrics::gpu::report_gpu::KIND,
+    tprof_metrics::files::KIND,
     tprof_metrics::machine::KIND,
     tprof_metrics::program::steps::KIND,
     tprof_metrics::program::history::KIND,

@@ -48,6 +48,7 @@ pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, a
         OperatorDetail::Off => mode::OFF,
     };
     header.operators.store(operators, Relaxed);
+    header.io.store(u32::from(config.io && !agent), Relaxed);
     if !agent {
         follow_program(region, config);
     }

@@ -11,6 +11,7 @@ mod collectives;
 mod cpu_rows;
 mod device_queue;
 pub mod ending;
+mod file_calls;
 mod gemms;
 mod heap;
 mod image;

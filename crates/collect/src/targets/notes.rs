@@ -7,6 +7,7 @@ use crate::output::processes::Processes;
 use crate::shared::clock::Clock;
 use crate::targets::calls::Calls;
 use crate::targets::code::Code;
+use crate::targets::file_calls::FileWork;
 use crate::targets::image::{FollowedThread, Note, Notes};
 use crate::targets::interned::Interned;
 use crate::targets::operators::Operators;
@@ -40,6 +41,8 @@ pub struct NoteSink<'a> {
     pub operators: &'a mut Operators,
     /// The spans that the program recorded itself.
     pub spans: &'a mut Spans,
+    /// The image's calls on files, pipes and sockets.
+    pub file_work: &'a mut FileWork,
     /// The image's code and stacks.
     pub code: &'a mut Code,
     /// Lengths of the image's shared memory segments by address, as in
@@ -118,6 +121,9 @@ impl Notes for NoteSink<'_> {
             Note::Span(record) => {
                 let by = (thread.index, thread.allocated);
                 self.spans.take(record, by, time_ns, self.interned, writer);
+            }
+            Note::File(note) => {
+                self.file_work.take(note, (thread.index, thread.tid), time_ns, self.clock);
             }
             Note::ThreadExit => thread.ended = Some(time_ns),
             Note::Exit(status) => self.processes.announces(self.number, status),

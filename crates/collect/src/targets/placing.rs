@@ -19,6 +19,7 @@ use crate::targets::attached::Attached;
 use crate::targets::calls::Calls;
 use crate::targets::code::Code;
 use crate::targets::cpu_rows::CpuRows;
+use crate::targets::file_calls::FileWork;
 use crate::targets::image::Image;
 use crate::targets::thread_table::ThreadTable;
 use std::collections::HashSet;
@@ -75,6 +76,7 @@ impl Target {
         let is_late = attached.hello.flags & hello_flags::LATE != 0;
         let cpu_before_ns = same_pid.map_or(0, |_| attached.cpu_ns);
         let off = attached.region.header().off.load(Relaxed);
+        let same_pids = attached.hello.pid == attached.pid;
         let mut target = Target {
             number: attached.image,
             pid: attached.pid,
@@ -89,7 +91,7 @@ impl Target {
             },
             watched: attached.watched,
             start_ns: attached.time_ns,
-            cpu_rows: CpuRows::new(ThreadTable::new(attached.hello.pid == attached.pid)),
+            cpu_rows: CpuRows::new(ThreadTable::new(same_pids)),
             whole_life: recording && !is_late && !config.is_in_part(),
             is_late,
             peak: (0, 0),
@@ -99,6 +101,7 @@ impl Target {
             interned: Interned::default(),
             operators: Operators::new(index),
             spans: Spans::new(index, memory).switched_by(config, off),
+            file_work: FileWork::new(index, attached.pid, config.redact, same_pids),
             code: Code::new(index, config.redact),
             mappers: HashSet::new(),
             last_totals: None,

@@ -5,6 +5,7 @@ use super::budget::ProcessBudget;
 use super::calls::Calls;
 use super::code::Code;
 use super::cpu_rows::CpuRows;
+use super::file_calls::FileWork;
 use super::image::Image;
 pub use super::image::Pass;
 use super::interned::Interned;
@@ -129,6 +130,8 @@ pub struct Target {
     pub(super) operators: Operators,
     /// Spans that the program recorded itself.
     pub(super) spans: Spans,
+    /// Its calls on files, pipes and sockets.
+    pub(super) file_work: FileWork,
     /// Its modules, and the stacks that it or the sampler took.
     pub code: Code,
     /// Paths of the modules that map memory for themselves and were reported.
@@ -204,6 +207,7 @@ impl Target {
         self.calls.write_all_next();
         self.spans.write_all_next();
         self.operators.write_all_next();
+        self.file_work.write_all_next();
     }
 
     /// Whether an NCCL operation before `until_ns` still waits for its other records, which arrive
@@ -233,6 +237,12 @@ impl Target {
         let (interned, writer) = (&mut self.interned, &mut open.writer);
         let written = self.spans.write(now, last, interned, writer);
         if let Err(error) = written.and(self.operators.write(now, last, interned, writer)) {
+            out.processes.losses.complain(&error.to_string());
+        }
+        let Some(open) = out.files.open.get_mut(self.file) else { return };
+        if let Err(error) = self.file_work.write(now, last, &mut open.writer) {
+            let lost = std::mem::take(&mut self.file_work.lost);
+            out.processes.losses.lose("calls on files", flushing::UNWRITTEN, lost);
             out.processes.losses.complain(&error.to_string());
         }
     }
@@ -283,6 +293,7 @@ impl Target {
             interned: &mut self.interned,
             operators: &mut self.operators,
             spans: &mut self.spans,
+            file_work: &mut self.file_work,
             code: &mut self.code,
             segments: &mut self.segments,
             exe: &self.exe,

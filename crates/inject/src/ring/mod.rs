@@ -19,7 +19,7 @@ mod write;
 pub use chunks::{give_back, open_some, prepare, take};
 pub use lost::lose;
 pub use next_chunk::first_chunk;
-pub use write::{ext, heap, quick};
+pub use write::{ext, heap, quick, quick_text};
 
 #[cfg(test)]
 mod tests;

@@ -133,7 +133,29 @@ pub fn quick<const N: usize>(
     clock: u64,
     payload: &[u64; N],
 ) -> bool {
-    let slots = 1 + N.div_ceil(2);
+    quick_words(thread, kind, argument, clock, payload)
+}
+
+/// Like [`quick`], for a payload whose length isn't constant.
+pub fn quick_text(
+    thread: &Thread,
+    kind: ExtKind,
+    argument: u32,
+    clock: u64,
+    payload: &[u64],
+) -> bool {
+    quick_words(thread, kind, argument, clock, payload)
+}
+
+#[inline(always)]
+fn quick_words(
+    thread: &Thread,
+    kind: ExtKind,
+    argument: u32,
+    clock: u64,
+    payload: &[u64],
+) -> bool {
+    let slots = 1 + payload.len().div_ceil(2);
     let bytes = slots * SLOT_BYTES;
     if thread.cursor.get() + bytes > thread.limit.get() {
         return ext(thread, kind, argument, clock, payload);

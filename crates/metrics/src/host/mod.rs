@@ -8,6 +8,7 @@
 
 mod awaited_threads;
 mod choice;
+pub(crate) mod code_line;
 mod concurrent;
 mod cut;
 mod driver;
@@ -30,6 +31,7 @@ mod wait_sites;
 mod workers;
 
 pub use choice::AUTOGRAD;
+pub use code_line::CodeLine;
 pub use concurrent::{ConcurrentWork, ThreadAtPlace};
 pub use gil_holders::GilHolders;
 pub use ledger::{Ledger, WallTime};

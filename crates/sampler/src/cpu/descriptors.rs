@@ -23,7 +23,7 @@ const AFTER: &str = ")";
 const LISTENS: &str = "0A";
 
 /// Caches the frames of sockets by inode, and those of files by path.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Descriptors {
     sockets: HashMap<u64, Arc<str>>,
     files: HashMap<String, Arc<str>>,

@@ -48,6 +48,7 @@ mod threads;
 mod unwind;
 mod worker;
 
+pub use descriptors::Descriptors;
 pub use cost::{CostSpread, SamplingCosts, measure as measure_sampling};
 pub use counters::processors;
 pub use look::{Looker, SeenThread};

@@ -8,6 +8,7 @@ mod caching_allocator;
 mod code;
 mod comm;
 mod device;
+mod file_calls;
 mod heap;
 mod history;
 mod ids;
@@ -24,6 +25,7 @@ pub use device::{
     ExternalId, ExternalKind, Kernel, KernelOutline, KernelShape, MemoryCopy, MemoryKind, Stream,
     SyncKind, Synchronization,
 };
+pub use file_calls::{FileCalls, FileKind, FileOperation};
 pub use heap::{HeapChange, HeapEvent, HeapTotals, MapEvent, MapKind};
 pub use history::{HistoryRow, HistorySource};
 pub use ids::{NameId, ProcessIndex, StackId, ThreadIndex};

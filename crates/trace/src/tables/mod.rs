@@ -7,6 +7,7 @@
 mod caching_allocator;
 mod device;
 mod field;
+mod file_calls;
 mod history;
 mod measured;
 mod span;
@@ -50,6 +51,7 @@ pub(crate) mod table {
     pub const DEVICES: u16 = 39;
     pub const COMMUNICATORS: u16 = 40;
     pub const CLOCK_JOINS: u16 = 41;
+    pub const FILE_CALLS: u16 = 42;
     pub const STREAMS: u16 = 43;
     pub const FLOW_POINTS: u16 = 44;
     pub const THREAD_COUNTS: u16 = 45;
@@ -83,6 +85,7 @@ pub(crate) mod table {
                 | ALLOCATOR_BLOCKS
                 | ALLOCATOR_EVENTS
                 | HISTORY
+                | FILE_CALLS
         )
     }
 }
@@ -139,6 +142,7 @@ impl TraceRow for AllocatorSegment {}
 impl TraceRow for AllocatorBlock {}
 impl TraceRow for AllocatorEvent {}
 impl TraceRow for HistoryRow {}
+impl TraceRow for FileCalls {}
 
 /// A row of a large table, or some of its columns. A reader decodes only the columns that it
 /// needs. Sealed, like [`TraceRow`].

@@ -1,6 +1,7 @@
 //! Takes the records from one thread's ring, and frees the chunks that were read.
 
 use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, RingRead};
+use crate::targets::file_calls::FileNote;
 use crate::targets::heap::HeapOp;
 use crate::targets::image::heap_records::HeapRecords;
 use std::sync::atomic::Ordering::*;
@@ -155,6 +156,7 @@ impl Image {
                             | Note::Detach(..)
                             | Note::Call(..)
                             | Note::Span(..)
+                            | Note::File(FileNote::Call(..))
                     ));
                     self.taken += 1;
                     thread.counts |= matches!(note, Note::Span(..));

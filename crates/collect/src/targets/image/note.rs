@@ -1,10 +1,12 @@
 //! Decodes the hooks' records that aren't heap events.
 
 use crate::targets::calls::CallNote;
+use crate::targets::file_calls::FileNote;
 use crate::targets::interned::Definition;
 use crate::targets::operators::{OperatorNote, OperatorRecord};
 use crate::targets::spans::SpanRecord;
 use tprof_sampler::python::SentFrame;
+use tprof_wire::io;
 use tprof_wire::operators::{Operator, RangeEdge};
 use tprof_wire::python::{MAX_PYTHON_FRAMES, WalkEnd};
 use tprof_wire::record::{self, ExtKind};
@@ -61,6 +63,8 @@ pub enum Note {
     Operator(OperatorRecord),
     /// A span, step, instant or value that the program recorded itself.
     Span(SpanRecord),
+    /// A call on a file, or a file's name.
+    File(FileNote),
 }
 
 impl Note {
@@ -138,6 +142,16 @@ impl Note {
             | ExtKind::PoolTook
             | ExtKind::PoolGave
             | ExtKind::StepBegun => Note::Span(SpanRecord::decode(kind, argument, p)?),
+            ExtKind::FileCall => {
+                let operation = io::Operation::of(argument)?;
+                Note::File(FileNote::Call(operation, io::Call::unpack(p)?))
+            }
+            ExtKind::FileNamed => {
+                let (named, words) = io::Named::unpack(p)?;
+                let mut name: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                name.truncate(named.bytes as usize);
+                Note::File(FileNote::Named(argument, named, name))
+            }
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // The caller has handled all other kinds.
             _ => return None,

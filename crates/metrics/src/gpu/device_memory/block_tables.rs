@@ -1,15 +1,14 @@
 //! Makes the tables of blocks: what held them at the peak, and requests without memory for them.
 
 use tprof_document::{Cell, Column, RankContext, Table, Unit};
-use tprof_facts::labels::base_name;
 use tprof_facts::modules::ModuleName;
 use tprof_rank::RankTrace;
 
 use super::RankDeviceMemory;
 use super::blocks::{Holder, blocks, holders as by_code};
-use super::code_line::CodeLine;
 use super::pools::{Pool, PoolMemory};
 use super::snapshot_tables::moment;
+use crate::host::code_line;
 
 const NO_BLOCKS: &str =
     "no block of a framework's allocator or of a pool, with an address, was held";
@@ -54,27 +53,6 @@ pub(super) fn holders_at_peaks(
     pools.iter().map(of_pool).collect()
 }
 
-/// The cells of a line: where it is in a few words, function, file and line.
-fn cells(line: Option<&CodeLine>, why: &'static str) -> Vec<Cell> {
-    let text = |of: fn(&CodeLine) -> &str| Cell::known(line.map(of), why);
-    let place = line.map(|at| format!("{} ({}:{})", at.function, base_name(&at.file), at.line));
-    vec![
-        Cell::known(place, why),
-        text(|line| &line.function),
-        text(|line| &line.file),
-        Cell::known(line.map(|line| u64::from(line.line)), why),
-    ]
-}
-
-fn columns_of_line(label: &'static str) -> Vec<Column> {
-    vec![
-        Column::new("place", label, Unit::Name),
-        Column::data("function", Unit::Text),
-        Column::data("file", Unit::Text),
-        Column::data("line", Unit::Id),
-    ]
-}
-
 /// Makes the table of what held the blocks at the peak.
 pub(super) fn holders(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
     let mut columns = vec![
@@ -85,7 +63,7 @@ pub(super) fn holders(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
         Column::new("operator", "operator", Unit::Name),
         Column::new("module", "module", Unit::Name),
     ];
-    columns.extend(columns_of_line("line"));
+    columns.extend(code_line::columns("line"));
     let mut table = Table::new("holders", "What held the blocks at the peak", columns)
         .about("by the operator, module and line that a block was allocated for")
         .empty(NO_BLOCKS);
@@ -100,7 +78,7 @@ pub(super) fn holders(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
                     Cell::applies(operator.as_deref()),
                     Cell::applies(module.as_deref()),
                 ];
-                row.extend(cells(holder.code.line.as_ref(), NO_LINE));
+                row.extend(code_line::cells(holder.code.line.as_ref(), NO_LINE));
                 table.row(row);
             }
         }
@@ -123,7 +101,7 @@ pub(super) fn errors(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
         Column::new("largest_piece_bytes", "largest piece", Unit::Bytes),
         Column::new("would_fit", "fits", Unit::Text),
     ];
-    columns.extend(columns_of_line("asked by"));
+    columns.extend(code_line::columns("asked by"));
     let mut table = Table::new("errors", "Requests without memory for them", columns)
         .about("fits: whether as much was free within the allocator's segments")
         .empty(NO_ERRORS);
@@ -146,7 +124,7 @@ pub(super) fn errors(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
                 Cell::known(error.pieces.map(|pieces| pieces.largest), NO_SEGMENTS),
                 Cell::known(error.pieces.map(|of| of.fit(error.asked).words()), NO_SEGMENTS),
             ];
-            row.extend(cells(error.line.as_ref(), NO_STACK));
+            row.extend(code_line::cells(error.line.as_ref(), NO_STACK));
             table.row(row);
         }
     }
@@ -165,7 +143,7 @@ pub(super) fn retries(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
         Column::new("freed_bytes", "gave back", Unit::Bytes),
         Column::data("frees", Unit::Count),
     ];
-    columns.extend(columns_of_line("asked by"));
+    columns.extend(code_line::columns("asked by"));
     let mut table =
         Table::new("retries", "Near misses: calls that failed and were made again", columns)
             .about("until then the thread gave back memory, usually of its allocator's cache")
@@ -183,7 +161,7 @@ pub(super) fn retries(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
             retry.freed_bytes.into(),
             retry.frees.into(),
         ];
-        row.extend(cells(retry.line.as_ref(), NO_STACK));
+        row.extend(code_line::cells(retry.line.as_ref(), NO_STACK));
         table.row(row);
     }
     table

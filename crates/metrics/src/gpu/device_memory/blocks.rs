@@ -12,7 +12,7 @@ use tprof_trace::model::{
 };
 
 use super::category::gives_blocks;
-use super::code_line::{CodeLine, CodeLines};
+use crate::host::code_line::{CodeLine, CodeLines};
 use super::pools::{Pool, pool_of};
 use super::{frees, resets};
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tprof_rank::RankTrace;
 use tprof_trace::model::{AllocatorEvent, ProcessIndex, StackId, ThreadIndex};
 
-use super::code_line::{CodeLine, CodeLines};
+use crate::host::code_line::{CodeLine, CodeLines};
 use super::pieces::{FreePieces, Request, at_requests};
 use super::{frees, resets};
 

@@ -6,7 +6,7 @@ use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex, ThreadIndex};
 
 use super::blocks::DeviceBlock;
-use super::code_line::CodeLine;
+use crate::host::CodeLine;
 use super::held_at::is_taken;
 use super::{frees, resets};
 

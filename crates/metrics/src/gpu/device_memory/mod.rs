@@ -4,7 +4,6 @@ mod block_tables;
 mod blocks;
 mod by_step;
 mod category;
-mod code_line;
 mod driver;
 mod errors;
 mod frees;
@@ -41,7 +40,6 @@ use snapshot::MemorySnapshot;
 use sources::RecordedBy;
 
 pub use blocks::{DeviceBlock, Holder, HolderCode, blocks, holders};
-pub use code_line::CodeLine;
 pub use errors::{OutOfMemory, failed_requests};
 pub use held_at::{HeldOfDevice, held_until};
 pub use levels::{HeldOverTime, KeptBlock};

@@ -13,7 +13,7 @@ use tprof_trace::model::{
     CallStatus, DeviceAllocation, NameId, ProcessIndex, SpanKind, ThreadIndex,
 };
 
-use super::code_line::{CodeLine, CodeLines};
+use crate::host::code_line::{CodeLine, CodeLines};
 use super::held_at::is_taken;
 use super::pieces::{Fit, FreePieces, Request, at_requests};
 use super::{OutOfMemory, failed_requests, frees, resets};

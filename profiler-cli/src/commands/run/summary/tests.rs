@@ -19,6 +19,7 @@ fn config() -> Config {
         modules: false,
         kineto: None,
         compile: false,
+        io: false,
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,

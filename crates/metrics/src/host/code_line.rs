@@ -1,10 +1,12 @@
 //! Finds the line of the program's own code in a stack.
 
+use tprof_document::{Cell, Column, Unit};
+use tprof_facts::labels::base_name;
 use tprof_rank::samples::{FrameFunctions, FunctionTable, Part};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, StackId, ThreadState};
 
-use crate::host::Place;
+use super::Place;
 
 /// A line of the program's code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,13 +21,35 @@ pub struct CodeLine {
 
 impl CodeLine {
     /// Whether this is a line of Python.
-    pub(super) fn is_python(&self) -> bool {
+    pub(crate) fn is_python(&self) -> bool {
         self.file.ends_with(".py")
     }
 }
 
+/// The columns of a line: where it is in a few words, under this heading; function, file and line.
+pub(crate) fn columns(heading: &'static str) -> Vec<Column> {
+    vec![
+        Column::new("place", heading, Unit::Name),
+        Column::data("function", Unit::Text),
+        Column::data("file", Unit::Text),
+        Column::data("line", Unit::Id),
+    ]
+}
+
+/// The cells of these columns; `why` says why there is no line, where there is none.
+pub(crate) fn cells(line: Option<&CodeLine>, why: &'static str) -> Vec<Cell> {
+    let text = |of: fn(&CodeLine) -> &str| Cell::known(line.map(of), why);
+    let place = line.map(|at| format!("{} ({}:{})", at.function, base_name(&at.file), at.line));
+    vec![
+        Cell::known(place, why),
+        text(|line| &line.function),
+        text(|line| &line.file),
+        Cell::known(line.map(|line| u64::from(line.line)), why),
+    ]
+}
+
 /// Looks up the lines of a file's stacks.
-pub(super) struct CodeLines<'a> {
+pub(crate) struct CodeLines<'a> {
     functions: FrameFunctions<'a>,
     names: FunctionTable,
 }

@@ -1,0 +1,214 @@
+//! Names the files of an image by the numbers that its hooks gave them.
+
+use crate::output::shown_path::shown_path;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::fs::read_link;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use tprof_sampler::cpu::Descriptors;
+use tprof_trace::TraceWriter;
+use tprof_trace::model::{FileKind, NameId};
+use tprof_wire::io::{Named, naming};
+
+/// Number of files of one directory that get names of their own.
+pub(super) const MAX_NAMES: usize = 1_000;
+/// Number of directories whose files are counted. Files of further ones are named by directory.
+const MAX_DIRECTORIES: usize = 10_000;
+/// Directories of devices and of files that the kernel makes up.
+const NOT_ON_DISK: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
+
+/// The name of a file that has a number.
+#[derive(Debug, Clone)]
+struct File {
+    kind: FileKind,
+    name: String,
+}
+
+/// The names of an image's files.
+#[derive(Debug)]
+pub(super) struct Names {
+    pid: u32,
+    redact: bool,
+    files: FxHashMap<u32, File>,
+    /// The names of each directory's files that have a name of their own.
+    directories: FxHashMap<String, FxHashSet<String>>,
+    descriptors: Descriptors,
+}
+
+impl Names {
+    pub fn new(pid: u32, redact: bool) -> Names {
+        Names {
+            pid,
+            redact,
+            files: FxHashMap::default(),
+            directories: FxHashMap::default(),
+            descriptors: Descriptors::default(),
+        }
+    }
+
+    /// Adds a file that got its number.
+    pub fn named(&mut self, file: u32, named: Named, name: &[u8]) {
+        let of = match named.naming {
+            naming::PATH => {
+                let path = Path::new(std::str::from_utf8(name).unwrap_or("?")).to_owned();
+                self.path(self.whole(&path, named.directory))
+            }
+            naming::END_OF_PATH => {
+                self.path(PathBuf::from(format!("…{}", String::from_utf8_lossy(name))))
+            }
+            naming::PEER => File { kind: FileKind::Socket, name: peer(name) },
+            _ => self.in_use(named.descriptor),
+        };
+        self.files.insert(file, of);
+    }
+
+    /// Returns a path that begins at the root. A relative path begins at a directory that has a
+    /// number, or at the working directory as it is now.
+    fn whole(&self, path: &Path, directory: u32) -> PathBuf {
+        if path.is_absolute() {
+            return path.to_owned();
+        }
+        let from = match self.files.get(&directory) {
+            Some(known) => Some(PathBuf::from(&known.name)),
+            None if directory == 0 => read_link(format!("/proc/{}/cwd", self.pid)).ok(),
+            None => None,
+        };
+        from.map_or_else(|| path.to_owned(), |from| from.join(path))
+    }
+
+    fn path(&mut self, path: PathBuf) -> File {
+        let text = path.to_string_lossy();
+        let is_made_up = NOT_ON_DISK.iter().any(|place| text.starts_with(place));
+        let kind = if is_made_up { FileKind::Device } else { FileKind::File };
+        let directory = path.parent().unwrap_or(&path).to_string_lossy().into_owned();
+        let has_room = self.directories.len() < MAX_DIRECTORIES;
+        let name = match self.directories.get_mut(&directory) {
+            Some(files) if files.len() < MAX_NAMES || files.contains(&*text) => {
+                files.insert(text.clone().into_owned());
+                shown_path(&path, self.redact)
+            }
+            None if has_room => {
+                self.directories.insert(directory, [text.clone().into_owned()].into_iter().collect());
+                shown_path(&path, self.redact)
+            }
+            _ => {
+                let directory = shown_path(Path::new(&directory), self.redact);
+                match path.extension() {
+                    Some(kind) => format!("{directory}/*.{}", kind.to_string_lossy()),
+                    None => format!("{directory}/*"),
+                }
+            }
+        };
+        File { kind, name }
+    }
+
+    /// Reads what a descriptor stands for that was in use before a hook saw it.
+    fn in_use(&mut self, descriptor: u32) -> File {
+        let name = self.descriptors.name(self.pid, self.pid, descriptor);
+        match name {
+            Some(name) if name.starts_with('/') => self.path(PathBuf::from(name)),
+            Some(name) if name.starts_with("socket") => File { kind: FileKind::Socket, name },
+            Some(name) => File { kind: FileKind::Pipe, name },
+            None => File { kind: FileKind::Unknown, name: String::new() },
+        }
+    }
+
+    /// Returns the name and kind of the file with this number.
+    pub fn of(&self, file: u32, writer: &mut TraceWriter) -> (NameId, FileKind) {
+        match self.files.get(&file) {
+            Some(file) if !file.name.is_empty() => (writer.name(&file.name), file.kind),
+            _ => (NameId(0), FileKind::Unknown),
+        }
+    }
+
+    /// Forgets a file whose number isn't used any more.
+    pub fn forget(&mut self, file: u32) {
+        self.files.remove(&file);
+    }
+}
+
+/// Returns the peer of a `struct sockaddr`, as the names of sockets in use have it.
+fn peer(address: &[u8]) -> String {
+    const UNIX: u16 = 1;
+    const INET: u16 = 2;
+    const INET6: u16 = 10;
+    let word = |at: usize| {
+        let bytes = address.get(at..at + 2)?;
+        Some([bytes[0], bytes[1]])
+    };
+    let port = word(2).map_or(0, u16::from_be_bytes);
+    let text = match word(0).map(u16::from_ne_bytes) {
+        Some(INET) => address.get(4..8).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).map(
+            |bytes| format!("{}:{port}", Ipv4Addr::from(bytes)),
+        ),
+        Some(INET6) => address.get(8..24).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).map(
+            |bytes| match Ipv6Addr::from(bytes).to_ipv4_mapped() {
+                Some(address) => format!("{address}:{port}"),
+                None => format!("[{}]:{port}", Ipv6Addr::from(bytes)),
+            },
+        ),
+        Some(UNIX) => address.get(2..).map(|path| {
+            let path = String::from_utf8_lossy(path);
+            // The name of an abstract socket begins with NUL, for which the kernel shows `@`.
+            path.strip_prefix('\0')
+                .map_or_else(|| path.trim_end_matches('\0').to_owned(), |name| format!("@{name}"))
+        }),
+        _ => None,
+    };
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) => format!("socket {text}"),
+        None => "socket".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_written_as_the_kernel_lists_them() {
+        let mut inet = vec![2, 0, 0x1f, 0x90, 127, 0, 0, 1];
+        inet.extend([0; 8]);
+        assert_eq!(peer(&inet), "socket 127.0.0.1:8080");
+        let mut inet6 = vec![10, 0, 0, 80, 0, 0, 0, 0];
+        inet6.extend([0; 15]);
+        inet6.push(1);
+        assert_eq!(peer(&inet6), "socket [::1]:80");
+        assert_eq!(peer(b"\x01\0/run/a.sock\0"), "socket /run/a.sock");
+        assert_eq!(peer(b"\x01\0\0name"), "socket @name");
+        assert_eq!(peer(b"\x01"), "socket");
+        assert_eq!(peer(b"\x11\0xxxxxxxx"), "socket");
+    }
+
+    fn path(names: &mut Names, path: &str) -> String {
+        let named = Named {
+            descriptor: 3,
+            naming: naming::PATH,
+            bytes: path.len() as u32,
+            directory: 0,
+        };
+        names.named(1, named, path.as_bytes());
+        names.files[&1].name.clone()
+    }
+
+    #[test]
+    fn files_of_a_large_directory_are_named_together() {
+        let mut names = Names::new(std::process::id(), false);
+        for at in 0..MAX_NAMES {
+            assert_eq!(path(&mut names, &format!("/d/{at}.jpg")), format!("/d/{at}.jpg"));
+        }
+        assert_eq!(path(&mut names, "/d/new.jpg"), "/d/*.jpg");
+        assert_eq!(path(&mut names, "/d/new"), "/d/*");
+        assert_eq!(path(&mut names, "/d/7.jpg"), "/d/7.jpg", "it has its name already");
+        assert_eq!(path(&mut names, "/e/new.jpg"), "/e/new.jpg");
+    }
+
+    #[test]
+    fn relative_paths_begin_at_the_working_directory() {
+        let mut names = Names::new(std::process::id(), false);
+        let expected = std::env::current_dir().unwrap().join("a/b");
+        assert_eq!(Path::new(&path(&mut names, "a/b")), expected);
+        let mut redacted = Names::new(std::process::id(), true);
+        assert_eq!(path(&mut redacted, "/home/me/secret/model.pt"), "model.pt");
+    }
+}

@@ -1,0 +1,98 @@
+//! Shares the bytes that the kernel read from storage for a thread among the thread's rows.
+//!
+//! The kernel counts these bytes for each thread: those of its own reads, of what it read ahead for
+//! them, and of its page faults. The collector reads the counter each time that it writes rows. So
+//! a row's share is exact if the thread read one file in that time, and in proportion to its bytes
+//! otherwise.
+
+use rustc_hash::FxHashMap;
+use tprof_os::proc;
+use tprof_trace::model::*;
+
+/// A thread's counter.
+#[derive(Debug)]
+struct Counter {
+    tid: u32,
+    /// Its value when rows were last written; `None` before the first reading.
+    bytes: Option<u64>,
+    read_ns: u64,
+    /// Whether the thread has made calls since then.
+    is_due: bool,
+}
+
+/// The counters of the threads of an image that have made calls on files.
+#[derive(Debug)]
+pub(super) struct StorageReads {
+    pid: u32,
+    /// Whether the counters can be read by the threads' ids.
+    can_read: bool,
+    threads: FxHashMap<ThreadIndex, Counter>,
+}
+
+impl StorageReads {
+    pub fn new(pid: u32, can_read: bool) -> StorageReads {
+        StorageReads { pid, can_read, threads: FxHashMap::default() }
+    }
+
+    /// Called for each call of a thread.
+    #[inline]
+    pub fn seen(&mut self, (thread, tid): (ThreadIndex, u32)) {
+        if !self.can_read {
+            return;
+        }
+        let main = self.pid == tid;
+        // What a new thread has read it has read since it began. A main thread has also read the
+        // program and its libraries.
+        let bytes = (!main).then_some(0);
+        let counter = || Counter { tid, bytes, read_ns: 0, is_due: true };
+        self.threads.entry(thread).or_insert_with(counter).is_due = true;
+    }
+
+    /// Shares what was read since the last call among the rows that read. What a thread without
+    /// such rows read was for its page faults.
+    pub fn share(&mut self, now: u64, process: ProcessIndex, rows: &mut Vec<FileCalls>, last: bool) {
+        let mut read = FxHashMap::default();
+        for (thread, counter) in &mut self.threads {
+            if !std::mem::take(&mut counter.is_due) || last {
+                continue;
+            }
+            let of = proc::storage_read_by_thread(self.pid, counter.tid);
+            let since = counter.bytes;
+            counter.bytes = of.or(since);
+            let bytes = of.zip(since).map(|(now, then)| now.saturating_sub(then));
+            if let Some(bytes) = bytes {
+                read.insert(*thread, (bytes, std::mem::replace(&mut counter.read_ns, now)));
+            }
+        }
+        let reads = |row: &FileCalls| {
+            row.operation == FileOperation::Read && row.kind == FileKind::File
+        };
+        let mut sums: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
+        for row in rows.iter().filter(|row| reads(row)) {
+            *sums.entry(row.thread).or_default() += row.bytes;
+        }
+        for row in rows.iter_mut().filter(|row| reads(row)) {
+            let Some((bytes, _)) = read.get(&row.thread) else { continue };
+            let sum = sums.get(&row.thread).copied().unwrap_or(0).max(1);
+            // The kernel may read ahead more than the program reads now. The program may read the
+            // rest later, without a row that could tell, so a row has at most its own bytes.
+            let share = (u128::from(*bytes) * u128::from(row.bytes) / u128::from(sum)) as u64;
+            let share = share.min(row.bytes);
+            row.storage_bytes = Some(share);
+        }
+        for (thread, (bytes, since_ns)) in read {
+            if bytes == 0 || sums.contains_key(&thread) || since_ns == 0 {
+                continue;
+            }
+            rows.push(FileCalls {
+                start_ns: since_ns,
+                duration_ns: now.saturating_sub(since_ns),
+                process,
+                thread,
+                operation: FileOperation::Fault,
+                storage_bytes: Some(bytes),
+                ..FileCalls::default()
+            });
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What the hooks of calls on files, pipes and sockets record: each call with its time and result,
+//! and the name of each file once.
+//!
+//! - A file has a number from its first call on, see [`tprof_wire::io`]. The hooks keep the number
+//!   of each open descriptor in a table, which the kernel zeroes in a forked child. Hooks of
+//!   functions that make or close a descriptor without naming it only clear its entry. Its next call
+//!   numbers it anew, and the collector reads what it stands for. So a `vfork` child that closes
+//!   descriptors in its parent's table does no harm.
+//! - A call takes tens of nanoseconds to record, but a stack with Python's functions takes
+//!   microseconds. So a thread takes at most one stack in each part of the time.
+//! - Descriptors that libc itself, or a direct system call, opens and closes are not seen. The
+//!   collector compares the bytes with the kernel's count for the process.
+
+use crate::block::Thread;
+use crate::{fork_tables, gate, ring, stacks, state};
+use core::ffi::{CStr, c_int};
+use tprof_wire::io::{Call, MAX_NAME_BYTES, NAMED_WORDS, NO_OFFSET, Named, Operation, naming};
+use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicPtr, AtomicU32, Ordering::*};
+
+/// A thread takes at most one stack in a part of the time of this many bits of the clock, about
+/// 0.7 ms.
+const PART: u32 = 21;
+/// Number of descriptors that the table has entries for. Calls on higher ones have no file.
+const DESCRIPTORS: usize = 1 << 16;
+/// The table takes so many bytes of address space, of which only touched pages use memory.
+const BYTES: usize = size_of::<Table>();
+
+/// The numbers of the files that are open.
+#[repr(C)]
+struct Table {
+    /// The last number that was given.
+    last: AtomicU32,
+    /// The number of each descriptor's file; 0 if it has none.
+    files: [AtomicU32; DESCRIPTORS],
+}
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The table; `None` if it isn't mapped.
+fn table() -> Option<&'static Table> {
+    let table = TABLE.load(Acquire);
+    // SAFETY: a table that is not null has `BYTES` bytes, stays mapped for the process's life, and
+    // is zero at first, which is a valid value.
+    (!table.is_null()).then(|| unsafe { &*table })
+}
+
+/// The table, which is mapped first if necessary; `None` if there is no memory, or if the thread
+/// must make no system calls.
+fn table_of(thread: &Thread) -> Option<&'static Table> {
+    table().or_else(|| {
+        if thread.is_quiet() {
+            return None;
+        }
+        fork_tables::map(&TABLE, BYTES);
+        table()
+    })
+}
+
+impl Table {
+    fn entry(&self, descriptor: c_int) -> Option<&AtomicU32> {
+        self.files.get(usize::try_from(descriptor).ok()?)
+    }
+}
+
+/// A call that has begun and will be recorded.
+#[derive(Clone, Copy)]
+pub struct Begun {
+    thread: &'static Thread,
+    start: u64,
+}
+
+/// Called just before the real function. Returns `None` if nothing is recorded of the call.
+#[inline(always)]
+pub fn begin() -> Option<Begun> {
+    if state::IO.load(Relaxed) == 0 {
+        return None;
+    }
+    let thread = gate::recording_if_own()?;
+    if !thread.is_on() {
+        return None;
+    }
+    Some(Begun { thread, start: thread.clock() })
+}
+
+impl Begun {
+    /// Records that the call returned. `sp` and `fp` are those of the hook's entry.
+    #[inline(always)]
+    pub fn ended(
+        &self,
+        operation: Operation,
+        descriptor: c_int,
+        result: i64,
+        offset: u64,
+        sp: usize,
+        fp: usize,
+    ) {
+        let thread = self.thread;
+        let file = match table().and_then(|table| table.entry(descriptor)) {
+            Some(entry) if entry.load(Relaxed) != 0 => entry.load(Relaxed),
+            // The descriptor of a call that failed may not be open at all.
+            _ if result < 0 => 0,
+            _ => number(thread, descriptor, naming::UNKNOWN, 0, &[]),
+        };
+        self.record(operation, file, result, offset, sp, fp);
+    }
+
+    #[inline(always)]
+    fn record(
+        &self,
+        operation: Operation,
+        file: u32,
+        result: i64,
+        offset: u64,
+        sp: usize,
+        fp: usize,
+    ) {
+        let thread = self.thread;
+        let clock = thread.clock();
+        let part = (clock >> PART) as u32;
+        let stack = if thread.io_part.get() == part {
+            0
+        } else {
+            thread.io_part.set(part);
+            stacks::with_python(thread, sp, fp)
+        };
+        let call = Call { file, stack, result, start: self.start, offset };
+        ring::quick(thread, ExtKind::FileCall, operation as u32, clock, &call.pack());
+    }
+
+    /// Records that the call opened `path`, relative to the directory of this descriptor. `result`
+    /// is the new descriptor, or negative.
+    ///
+    /// # Safety
+    /// If the call succeeded, `path` is a string that ends with NUL, as the real function demands.
+    pub unsafe fn opened(
+        &self,
+        directory: c_int,
+        path: *const u8,
+        result: c_int,
+        sp: usize,
+        fp: usize,
+    ) {
+        let file = match result {
+            0.. => {
+                // SAFETY: the call succeeded, so the path is what the real function demands.
+                let path = unsafe { CStr::from_ptr(path.cast()) }.to_bytes();
+                self.name(directory, path, result)
+            }
+            _ => 0,
+        };
+        // The descriptor isn't a number of bytes.
+        self.record(Operation::Open, file, i64::from(result.min(0)), NO_OFFSET, sp, fp);
+    }
+
+    fn name(&self, directory: c_int, path: &[u8], descriptor: c_int) -> u32 {
+        let how = if path.len() > MAX_NAME_BYTES { naming::END_OF_PATH } else { naming::PATH };
+        let kept = path.get(path.len().saturating_sub(MAX_NAME_BYTES)..).unwrap_or(path);
+        let is_absolute = path.first() == Some(&b'/');
+        let directory = match table().and_then(|table| table.entry(directory)) {
+            Some(entry) if !is_absolute => match entry.load(Relaxed) {
+                0 => number(self.thread, directory, naming::UNKNOWN, 0, &[]),
+                known => known,
+            },
+            _ => 0,
+        };
+        number(self.thread, descriptor, how, directory, kept)
+    }
+
+    /// Records that the call connected a socket to the peer of this `struct sockaddr`. If it didn't
+    /// yet (`EINPROGRESS`), the next call on the socket names it.
+    ///
+    /// # Safety
+    /// If the call succeeded, `address` has `bytes` bytes, as `connect` demands.
+    pub unsafe fn connected(
+        &self,
+        descriptor: c_int,
+        address: *const u8,
+        bytes: usize,
+        result: c_int,
+        sp: usize,
+        fp: usize,
+    ) {
+        const MOST: usize = 128; // of `struct sockaddr_storage`
+        let file = if result == 0 && (1..=MOST).contains(&bytes) {
+            // SAFETY: the kernel has read so many bytes there.
+            let address = unsafe { core::slice::from_raw_parts(address, bytes) };
+            number(self.thread, descriptor, naming::PEER, 0, address)
+        } else {
+            renewed(descriptor);
+            0
+        };
+        self.record(Operation::Connect, file, i64::from(result), NO_OFFSET, sp, fp);
+    }
+
+    /// The same call, beginning now. A call that counts for two files takes its time only once.
+    pub fn at_once(&self) -> Begun {
+        Begun { start: self.thread.clock(), ..*self }
+    }
+
+    /// Records that the call wrote so many bytes to the file of this number.
+    pub fn wrote(&self, file: u32, bytes: i64, sp: usize, fp: usize) {
+        self.record(Operation::Write, file, bytes, NO_OFFSET, sp, fp);
+    }
+
+    /// Records that a descriptor was closed, whose file had the number that [`forgotten`] returned.
+    #[inline(always)]
+    pub fn closed(&self, file: u32, result: c_int, sp: usize, fp: usize) {
+        if file != 0 {
+            self.record(Operation::Close, file, i64::from(result), NO_OFFSET, sp, fp);
+        }
+    }
+}
+
+/// Forgets the file of a descriptor that is about to be closed, and returns its number; 0 if it has
+/// none. Called before the real function, since another thread may get the same descriptor before
+/// that returns.
+#[inline(always)]
+pub fn forgotten(descriptor: c_int) -> u32 {
+    let Some(entry) = table().and_then(|table| table.entry(descriptor)) else { return 0 };
+    match entry.load(Relaxed) {
+        0 => 0,
+        _ => entry.swap(0, Relaxed),
+    }
+}
+
+/// Called when a descriptor stands for something new, or for nothing.
+#[inline(always)]
+pub fn renewed(descriptor: c_int) {
+    if let Some(entry) = table().and_then(|table| table.entry(descriptor)) {
+        entry.store(0, Relaxed);
+    }
+}
+
+/// Called when all descriptors in this range were closed.
+pub fn range_closed(first: u32, last: u32) {
+    let Some(table) = table() else { return };
+    let last = (last as usize).min(DESCRIPTORS - 1);
+    for entry in table.files.get(first as usize..=last).into_iter().flatten() {
+        // A write to a page that was never touched would allocate it.
+        if entry.load(Relaxed) != 0 {
+            entry.store(0, Relaxed);
+        }
+    }
+}
+
+/// Gives a descriptor's file a number, and records its name. Returns 0 if there is no table.
+#[cold]
+#[inline(never)]
+fn number(thread: &Thread, descriptor: c_int, how: u32, directory: u32, name: &[u8]) -> u32 {
+    let Some(table) = table_of(thread) else { return 0 };
+    let Some(entry) = table.entry(descriptor) else { return 0 };
+    let number = table.last.fetch_add(1, Relaxed).wrapping_add(1);
+    let mut payload = [0u64; NAMED_WORDS + MAX_NAME_BYTES / 8];
+    let named = Named {
+        descriptor: descriptor as u32,
+        naming: how,
+        bytes: name.len() as u32,
+        directory,
+    };
+    let head = named.pack();
+    for (word, value) in payload.iter_mut().zip(head) {
+        *word = value;
+    }
+    for (word, bytes) in payload.iter_mut().skip(NAMED_WORDS).zip(name.chunks(8)) {
+        let mut whole = [0u8; 8];
+        if let Some(to) = whole.get_mut(..bytes.len()) {
+            to.copy_from_slice(bytes);
+        }
+        *word = u64::from_ne_bytes(whole);
+    }
+    let words = NAMED_WORDS + name.len().div_ceil(8);
+    let payload = payload.get(..words).unwrap_or(&payload);
+    ring::quick_text(thread, ExtKind::FileNamed, number, thread.clock(), payload);
+    entry.store(number, Release);
+    number
+}

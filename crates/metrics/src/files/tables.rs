@@ -1,0 +1,195 @@
+//! Makes the tables of the report `io`.
+
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
+use tprof_facts::units;
+use tprof_trace::model::{FileKind, FileOperation};
+
+use super::sums::{FileSums, RankFiles, Use};
+use crate::host::code_line;
+
+const NOT_RECORDED: &str = "calls on files were not recorded: run with --io on";
+const NO_FILES: &str = "no call on a file was recorded";
+const NO_PEERS: &str = "no call on a socket or pipe was recorded";
+const NO_LINE: &str = "no stack with a line was taken of these calls";
+const NO_STORAGE: &str = "the kernel's count of the thread's reads from storage is not known";
+const NO_COUNT: &str = "the kernel's count of the processes' bytes was not read";
+/// Bytes below which a difference to the kernel's count isn't mentioned.
+const FEW_BYTES: u64 = 1 << 20;
+
+pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
+    let is_recorded = parts.iter().any(|(_, part)| part.is_recorded);
+    let why = |none: &str| if is_recorded { none } else { NOT_RECORDED }.to_owned();
+    let mut files = files_table(why(NO_FILES));
+    let mut peers = peers_table(why(NO_PEERS));
+    let mut counted = counted_table();
+    for (at, part) in parts {
+        for (of, sums) in &part.sums {
+            match of.kind {
+                FileKind::Socket | FileKind::Pipe => peers.row(peer_row(at, of, sums)),
+                _ => files.row(file_row(at, of, sums)),
+            }
+        }
+        if part.is_recorded {
+            counted.row(counted_row(at, part));
+        }
+    }
+    let order = |table: &mut Table| {
+        let at = table.place("ns");
+        let key = |row: &Vec<Cell>| {
+            at.and_then(|at| row[at].value()).and_then(|value| value.number()).unwrap_or(0.0)
+        };
+        table.rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    };
+    [&mut files, &mut peers].into_iter().for_each(order);
+    let notes = parts.iter().filter_map(|(at, part)| unseen_note(at, part)).collect();
+    Body { tables: vec![files, peers, counted], notes }
+}
+
+/// The word for an operation.
+pub fn word(operation: FileOperation) -> &'static str {
+    match operation {
+        FileOperation::Open => "open",
+        FileOperation::Read => "read",
+        FileOperation::Write => "write",
+        FileOperation::Sync => "sync",
+        FileOperation::Map => "map",
+        FileOperation::Connect => "connect",
+        FileOperation::Close => "close",
+        FileOperation::Fault => "page faults",
+    }
+}
+
+fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Unknown => "unknown",
+        FileKind::File => "file",
+        FileKind::Socket => "socket",
+        FileKind::Pipe => "pipe",
+        FileKind::Device => "device",
+    }
+}
+
+/// The columns of both tables; `name` is the key of the one that names the file or peer.
+fn columns(name: &'static str, heading: &'static str, of_calls: Vec<Column>) -> Vec<Column> {
+    let mut columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("operation", "what", Unit::Text),
+        Column::new("calls", "calls", Unit::Count),
+        Column::data("failed", Unit::Count),
+        Column::new("bytes", "bytes", Unit::Bytes),
+        Column::new("ns", "time", Unit::Duration),
+        Column::data("longest_ns", Unit::Duration),
+        Column::new("bytes_per_call", "a call", Unit::Bytes),
+        Column::new("bytes_per_s", "rate", Unit::BytesPerSecond),
+        Column::data("kind", Unit::Text),
+    ];
+    columns.extend(of_calls);
+    columns.push(Column::new(name, heading, Unit::Name));
+    columns.extend(code_line::columns("line"));
+    columns
+}
+
+fn cells(at: &RankContext, of: &Use, sums: &FileSums, of_calls: Vec<Cell>) -> Vec<Cell> {
+    let name = if of.file.is_empty() { "(unknown)" } else { &of.file };
+    let mut cells = vec![
+        at.label.as_str().into(),
+        word(of.operation).into(),
+        sums.calls.into(),
+        sums.failed.into(),
+        sums.bytes.into(),
+        sums.ns.into(),
+        sums.longest_ns.into(),
+        Cell::applies(sums.bytes_per_call().map(|bytes| bytes.round() as u64)),
+        Cell::applies(sums.rate().filter(|_| of.operation != FileOperation::Map)),
+        kind(of.kind).into(),
+    ];
+    cells.extend(of_calls);
+    cells.push(name.into());
+    cells.extend(code_line::cells(of.line.as_ref(), NO_LINE));
+    cells
+}
+
+fn files_table(why: String) -> Table {
+    let of_files = vec![
+        Column::new("cached_share", "cached", Unit::Share),
+        Column::data("storage_bytes", Unit::Bytes),
+        Column::data("jumps", Unit::Count),
+        Column::data("files", Unit::Count),
+    ];
+    Table::new("files", "Files, by the time in calls", columns("path", "file", of_files))
+        .about(
+            "time: summed over threads; cached: the share of what was read that the kernel had in \
+             memory; a line is that of a sample of the calls",
+        )
+        .empty(why)
+}
+
+fn file_row(at: &RankContext, of: &Use, sums: &FileSums) -> Vec<Cell> {
+    let reads = matches!(of.operation, FileOperation::Read | FileOperation::Fault);
+    let of_reads = |cell: Cell| if reads { cell } else { Cell::applies(None::<u64>) };
+    let is_known = sums.known_bytes > 0;
+    let of_files = vec![
+        of_reads(Cell::known(sums.cached_share(), NO_STORAGE)),
+        of_reads(Cell::known(Some(sums.storage_bytes).filter(|_| is_known), NO_STORAGE)),
+        sums.jumps.into(),
+        Cell::applies(sums.files),
+    ];
+    cells(at, of, sums, of_files)
+}
+
+fn peers_table(why: String) -> Table {
+    Table::new("peers", "Sockets and pipes, by the time in calls", columns("peer", "peer", Vec::new()))
+        .about("time: summed over threads, with the waits for the other side")
+        .empty(why)
+}
+
+fn peer_row(at: &RankContext, of: &Use, sums: &FileSums) -> Vec<Cell> {
+    cells(at, of, sums, Vec::new())
+}
+
+fn counted_table() -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::data("read_bytes", Unit::Bytes),
+        Column::data("recorded_read_bytes", Unit::Bytes),
+        Column::data("written_bytes", Unit::Bytes),
+        Column::data("recorded_written_bytes", Unit::Bytes),
+    ];
+    Table::new("counted", "Bytes by the kernel's count and of recorded calls", columns)
+        .view(View::Data)
+        .empty(NOT_RECORDED)
+}
+
+fn counted_row(at: &RankContext, part: &RankFiles) -> Vec<Cell> {
+    let of = &part.unseen;
+    vec![
+        at.label.as_str().into(),
+        Cell::known(of.read, NO_COUNT),
+        of.recorded_read.into(),
+        Cell::known(of.written, NO_COUNT),
+        of.recorded_written.into(),
+    ]
+}
+
+/// Says which bytes no recorded call transferred.
+fn unseen_note(at: &RankContext, part: &RankFiles) -> Option<String> {
+    let of = part.is_recorded.then_some(&part.unseen)?;
+    let missing = |kernel: Option<u64>, recorded: u64| {
+        let kernel = kernel?;
+        let bytes = kernel.saturating_sub(recorded);
+        (bytes >= FEW_BYTES && bytes * 50 >= kernel).then(|| (units::bytes(bytes), units::bytes(kernel)))
+    };
+    let read = missing(of.read, of.recorded_read)
+        .map(|(bytes, all)| format!("{bytes} of {all} that were read"));
+    let written = missing(of.written, of.recorded_written)
+        .map(|(bytes, all)| format!("{bytes} of {all} that were written"));
+    let parts: Vec<String> = read.into_iter().chain(written).collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{}: {} are in no row, by the kernel's count: libc's own calls (`printf`, `getline`) \
+             and direct system calls (`io_uring`) are not recorded",
+            at.label,
+            parts.join(" and ")
+        )
+    })
+}

@@ -1,0 +1,218 @@
+//! Hooks of the functions of `stdio.h` that open, read, write and close a stream.
+//!
+//! libc makes the system calls for a stream itself, so the hooks of `read` and `write` don't see
+//! them. A hook compares the stream's buffer before and after a call, and records the bytes that
+//! came from the kernel or went to it. A call that only uses the buffer isn't recorded and costs two
+//! loads. Bytes that other functions transfer (`printf`, `fgets`, …) aren't seen, like those of
+//! direct system calls.
+
+use crate::{real, table};
+use core::ffi::c_int;
+use tprof_inject::{io, stack_hook};
+use tprof_wire::io::{NO_OFFSET, Operation};
+
+/// The first members of glibc's `FILE`, whose places are part of its interface: programs were
+/// compiled with macros that use them.
+#[repr(C)]
+struct Stream {
+    flags: c_int,
+    read_at: usize,
+    read_end: usize,
+    _read_base: usize,
+    write_base: usize,
+    write_at: usize,
+    write_end: usize,
+}
+
+impl Stream {
+    /// The stream, if the program's libc is glibc.
+    ///
+    /// # Safety
+    /// `stream` is an open stream or null.
+    unsafe fn of<'a>(stream: *const Stream) -> Option<&'a Stream> {
+        if table::address(&table::GNU_GET_LIBC_VERSION) == 0 {
+            return None;
+        }
+        // SAFETY: the caller's premise, and glibc's `FILE` has these members.
+        unsafe { stream.as_ref() }
+    }
+
+    /// Bytes that were read from the kernel and not by the program.
+    fn ahead(&self) -> usize {
+        self.read_end.saturating_sub(self.read_at)
+    }
+
+    /// Bytes that the program wrote and the kernel hasn't got.
+    fn waiting(&self) -> usize {
+        self.write_at.saturating_sub(self.write_base)
+    }
+
+    /// Bytes that the program can write before the buffer is full.
+    fn room(&self) -> usize {
+        self.write_end.saturating_sub(self.write_at)
+    }
+}
+
+fn descriptor(stream: *const Stream) -> c_int {
+    real!(FILENO(stream) as fn(*const Stream) -> c_int, else -1)
+}
+
+/// Defines hooks of functions that open a stream by its path.
+macro_rules! opens {
+    ($($name:ident: $real:ident, $impl:ident;)*) => {$(
+        stack_hook!(#[doc = "Interposes the function of this name."]
+            $name(path: *const u8, mode: *const u8) -> *const Stream, $impl, "rdx", "rcx");
+        unsafe extern "C" fn $impl(path: *const u8, mode: *const u8, sp: usize, fp: usize) -> *const Stream {
+            let begun = io::begin();
+            let stream = real!($real(path, mode)
+                as fn(*const u8, *const u8) -> *const Stream, else core::ptr::null());
+            let fd = if stream.is_null() { -1 } else { descriptor(stream) };
+            match begun {
+                // SAFETY: if the call succeeded, libc has read the path.
+                Some(begun) => unsafe { begun.opened(-1, path, fd, sp, fp) },
+                None => io::renewed(fd),
+            }
+            stream
+        }
+    )*};
+}
+
+opens! {
+    fopen: FOPEN, fopen_impl;
+    fopen64: FOPEN64, fopen64_impl;
+}
+
+/// Defines hooks of functions that read from a stream.
+macro_rules! reads {
+    ($($name:ident: $real:ident, $impl:ident;)*) => {$(
+        stack_hook!(#[doc = "Interposes the function of this name."]
+            $name(to: usize, size: usize, count: usize, stream: *const Stream) -> usize, $impl, "r8", "r9");
+        unsafe extern "C" fn $impl(
+            to: usize, size: usize, count: usize, stream: *const Stream, sp: usize, fp: usize,
+        ) -> usize {
+            // SAFETY: the program passes an open stream.
+            let (before, begun) = unsafe { begins_read(stream, size.wrapping_mul(count)) };
+            let got = real!($real(to, size, count, stream)
+                as fn(usize, usize, usize, *const Stream) -> usize, else 0);
+            if let Some(begun) = begun {
+                // SAFETY: the stream is still open.
+                unsafe { has_read(begun, stream, before, got.wrapping_mul(size), sp, fp) };
+            }
+            got
+        }
+    )*};
+}
+
+reads! {
+    fread: FREAD, fread_impl;
+    fread_unlocked: FREAD_UNLOCKED, fread_unlocked_impl;
+}
+
+/// Returns how many bytes the stream is ahead; and the call, if it needs more bytes than that.
+///
+/// # Safety
+/// `stream` is an open stream.
+#[inline(always)]
+unsafe fn begins_read(stream: *const Stream, wanted: usize) -> (usize, Option<io::Begun>) {
+    // SAFETY: the caller's premise.
+    match unsafe { Stream::of(stream) }.map(Stream::ahead) {
+        Some(ahead) if ahead < wanted => (ahead, io::begin()),
+        _ => (0, None),
+    }
+}
+
+/// # Safety
+/// `stream` is an open stream.
+unsafe fn has_read(
+    begun: io::Begun,
+    stream: *const Stream,
+    before: usize,
+    got: usize,
+    sp: usize,
+    fp: usize,
+) {
+    // SAFETY: the caller's premise.
+    let after = unsafe { Stream::of(stream) }.map_or(0, Stream::ahead);
+    let bytes = (got + after).saturating_sub(before);
+    begun.ended(Operation::Read, descriptor(stream), bytes as i64, NO_OFFSET, sp, fp);
+}
+
+/// Defines hooks of functions that write to a stream.
+macro_rules! writes {
+    ($($name:ident: $real:ident, $impl:ident;)*) => {$(
+        stack_hook!(#[doc = "Interposes the function of this name."]
+            $name(from: usize, size: usize, count: usize, stream: *const Stream) -> usize, $impl, "r8", "r9");
+        unsafe extern "C" fn $impl(
+            from: usize, size: usize, count: usize, stream: *const Stream, sp: usize, fp: usize,
+        ) -> usize {
+            // SAFETY: the program passes an open stream.
+            let of = unsafe { Stream::of(stream) };
+            let fills = of.is_some_and(|of| of.room() < size.wrapping_mul(count));
+            let (waiting, begun) = match fills {
+                true => (of.map_or(0, Stream::waiting), io::begin()),
+                false => (0, None),
+            };
+            let put = real!($real(from, size, count, stream)
+                as fn(usize, usize, usize, *const Stream) -> usize, else 0);
+            if let Some(begun) = begun {
+                // SAFETY: the stream is still open.
+                unsafe { has_written(begun, stream, waiting + put.wrapping_mul(size), sp, fp) };
+            }
+            put
+        }
+    )*};
+}
+
+writes! {
+    fwrite: FWRITE, fwrite_impl;
+    fwrite_unlocked: FWRITE_UNLOCKED, fwrite_unlocked_impl;
+}
+
+/// # Safety
+/// `stream` is an open stream.
+unsafe fn has_written(
+    begun: io::Begun,
+    stream: *const Stream,
+    given: usize,
+    sp: usize,
+    fp: usize,
+) {
+    // SAFETY: the caller's premise.
+    let left = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
+    let bytes = given.saturating_sub(left);
+    // The first bytes of a new stream only fill its new buffer.
+    if bytes > 0 {
+        begun.ended(Operation::Write, descriptor(stream), bytes as i64, NO_OFFSET, sp, fp);
+    }
+}
+
+stack_hook!(#[doc = "Interposes libc's `fflush`."] fflush(stream: *const Stream) -> c_int, fflush_impl, "rsi", "rdx");
+unsafe extern "C" fn fflush_impl(stream: *const Stream, sp: usize, fp: usize) -> c_int {
+    // SAFETY: the program passes an open stream, or null, which means all streams.
+    let waiting = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
+    let begun = if waiting > 0 { io::begin() } else { None };
+    let result = real!(FFLUSH(stream) as fn(*const Stream) -> c_int, else -1);
+    if let Some(begun) = begun {
+        // SAFETY: the stream is still open.
+        unsafe { has_written(begun, stream, waiting, sp, fp) };
+    }
+    result
+}
+
+stack_hook!(#[doc = "Interposes libc's `fclose`."] fclose(stream: *const Stream) -> c_int, fclose_impl, "rsi", "rdx");
+unsafe extern "C" fn fclose_impl(stream: *const Stream, sp: usize, fp: usize) -> c_int {
+    // SAFETY: the program passes an open stream.
+    let waiting = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
+    let begun = io::begin();
+    let file = io::forgotten(descriptor(stream));
+    let result = real!(FCLOSE(stream) as fn(*const Stream) -> c_int, else -1);
+    if let Some(begun) = begun {
+        if waiting > 0 && result == 0 {
+            begun.wrote(file, waiting as i64, sp, fp);
+            begun.at_once().closed(file, result, sp, fp);
+        } else {
+            begun.closed(file, result, sp, fp);
+        }
+    }
+    result
+}
