@@ -167,6 +167,32 @@ impl Begun {
         number(self.thread, descriptor, how, directory, kept)
     }
 
+    /// Records that the call accepted a connection from the peer of this `struct sockaddr`, of which
+    /// libc has stored so many bytes. `result` is the new descriptor, or negative.
+    ///
+    /// # Safety
+    /// If the call succeeded and `address` isn't null, it has `bytes` bytes.
+    pub unsafe fn accepted(
+        &self,
+        address: *const u8,
+        bytes: usize,
+        result: c_int,
+        sp: usize,
+        fp: usize,
+    ) {
+        const MOST: usize = 128; // of `struct sockaddr_storage`
+        let file = if result < 0 {
+            0
+        } else if address.is_null() || !(1..=MOST).contains(&bytes) {
+            number(self.thread, result, naming::UNKNOWN, 0, &[])
+        } else {
+            // SAFETY: the caller's premise.
+            let address = unsafe { core::slice::from_raw_parts(address, bytes) };
+            number(self.thread, result, naming::PEER, 0, address)
+        };
+        self.record(Operation::Accept, file, i64::from(result.min(0)), NO_OFFSET, sp, fp);
+    }
+
     /// Records that the call connected a socket to the peer of this `struct sockaddr`. If it didn't
     /// yet (`EINPROGRESS`), the next call on the socket names it.
     ///
@@ -274,4 +300,108 @@ fn number(thread: &Thread, descriptor: c_int, how: u32, directory: u32, name: &[
     ring::quick_text(thread, ExtKind::FileNamed, number, thread.clock(), payload);
     entry.store(number, Release);
     number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Attached, Written};
+    use tprof_wire::io::NAMED_WORDS;
+    use tprof_wire::region::off;
+
+    /// A process that records calls on files, without numbers yet.
+    fn recording() -> (Attached, &'static Thread) {
+        let process = Attached::new();
+        state::IO.store(1, SeqCst);
+        let thread = process.thread();
+        if let Some(table) = table_of(thread) {
+            table.last.store(0, SeqCst);
+            range_closed(0, u32::MAX);
+        }
+        (process, thread)
+    }
+
+    fn calls(process: &Attached, thread: &Thread) -> Vec<(u32, Call)> {
+        let all = process.of_kind(thread, ExtKind::FileCall);
+        all.iter().map(|one| (one.argument(), Call::unpack(one.payload()).unwrap())).collect()
+    }
+
+    fn name(record: &Written) -> (u32, Named, String) {
+        let (named, words) = Named::unpack(record.payload()).unwrap();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let text = String::from_utf8(bytes[..named.bytes as usize].to_vec()).unwrap();
+        (record.argument(), named, text)
+    }
+
+    fn open(path: &CStr, descriptor: c_int) {
+        // SAFETY: the path is a string that ends with NUL.
+        unsafe { begin().unwrap().opened(-100, path.as_ptr().cast(), descriptor, 0, 0) };
+    }
+
+    #[test]
+    fn a_file_is_named_once_and_its_calls_refer_to_it() {
+        let (process, thread) = recording();
+        open(c"/data/a.bin", 9);
+        begin().unwrap().ended(Operation::Read, 9, 100, NO_OFFSET, 0, 0);
+        begin().unwrap().ended(Operation::Read, 9, -1, 50, 0, 0);
+        let names = process.of_kind(thread, ExtKind::FileNamed);
+        assert_eq!(names.len(), 1);
+        let (number, named, text) = name(&names[0]);
+        assert_eq!((number, named.descriptor, named.naming, &*text), (1, 9, naming::PATH, "/data/a.bin"));
+        let of = |(operation, call): (u32, Call)| (operation, call.file, call.result, call.offset);
+        let calls: Vec<_> = calls(&process, thread).into_iter().map(of).collect();
+        let read = Operation::Read as u32;
+        assert_eq!(calls, [(0, 1, 0, NO_OFFSET), (read, 1, 100, NO_OFFSET), (read, 1, -1, 50)]);
+    }
+
+    #[test]
+    fn a_descriptor_that_stands_for_something_new_gets_a_new_number() {
+        let (process, thread) = recording();
+        open(c"/data/a.bin", 9);
+        assert_eq!((forgotten(9), forgotten(9)), (1, 0));
+        open(c"/data/b.bin", 9);
+        renewed(9);
+        begin().unwrap().ended(Operation::Write, 9, 4, NO_OFFSET, 0, 0);
+        let names: Vec<_> = process.of_kind(thread, ExtKind::FileNamed).iter().map(name).collect();
+        let of: Vec<_> = names.iter().map(|(number, of, _)| (*number, of.naming)).collect();
+        assert_eq!(of, [(1, naming::PATH), (2, naming::PATH), (3, naming::UNKNOWN)]);
+        assert_eq!(calls(&process, thread).last().unwrap().1.file, 3);
+    }
+
+    #[test]
+    fn calls_that_failed_name_no_file() {
+        let (process, thread) = recording();
+        open(c"/missing", -1);
+        begin().unwrap().ended(Operation::Read, 9, -1, NO_OFFSET, 0, 0);
+        begin().unwrap().ended(Operation::Read, -1, -1, NO_OFFSET, 0, 0);
+        begin().unwrap().ended(Operation::Read, 1 << 20, 5, NO_OFFSET, 0, 0);
+        assert!(process.of_kind(thread, ExtKind::FileNamed).is_empty());
+        assert!(calls(&process, thread).iter().all(|(_, call)| call.file == 0));
+        assert_eq!(calls(&process, thread)[0].1.result, -1);
+    }
+
+    #[test]
+    fn a_long_path_keeps_its_end_and_a_relative_one_its_directory() {
+        let (process, thread) = recording();
+        open(c"/data", 4);
+        // SAFETY: the path is a string that ends with NUL.
+        unsafe { begin().unwrap().opened(4, c"x/y".as_ptr().cast(), 5, 0, 0) };
+        let long = std::ffi::CString::new("a/".repeat(MAX_NAME_BYTES)).unwrap();
+        open(&long, 6);
+        let names: Vec<_> = process.of_kind(thread, ExtKind::FileNamed).iter().map(name).collect();
+        assert_eq!((names[1].1.directory, &*names[1].2), (1, "x/y"));
+        assert_eq!((names[2].1.naming, names[2].2.len()), (naming::END_OF_PATH, MAX_NAME_BYTES));
+        let words = process.of_kind(thread, ExtKind::FileNamed)[2].payload().len();
+        assert_eq!(words, NAMED_WORDS + MAX_NAME_BYTES / 8);
+    }
+
+    #[test]
+    fn nothing_is_recorded_while_recording_is_off_or_without_the_option() {
+        let (process, _) = recording();
+        process.header().off.store(off::PROGRAM, SeqCst);
+        assert!(begin().is_none());
+        process.header().off.store(0, SeqCst);
+        state::IO.store(0, SeqCst);
+        assert!(begin().is_none());
+    }
 }

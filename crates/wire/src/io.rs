@@ -24,13 +24,15 @@ pub enum Operation {
     Connect = 6,
     /// Closed a descriptor. Later records don't use the file's number.
     Close = 7,
+    /// Accepted a peer's connection, whose socket the file is.
+    Accept = 8,
 }
 
 impl Operation {
     /// The operation of a number; `None` for an unknown one.
     pub fn of(number: u32) -> Option<Operation> {
         use Operation::*;
-        [Open, Read, Write, Sync, Seek, Map, Connect, Close].get(number as usize).copied()
+        [Open, Read, Write, Sync, Seek, Map, Connect, Close, Accept].get(number as usize).copied()
     }
 }
 
@@ -146,9 +148,9 @@ mod tests {
 
     #[test]
     fn operations_have_their_numbers() {
-        for number in 0..8 {
+        for number in 0..9 {
             assert_eq!(Operation::of(number).map(|operation| operation as u32), Some(number));
         }
-        assert_eq!(Operation::of(8), None);
+        assert_eq!(Operation::of(9), None);
     }
 }

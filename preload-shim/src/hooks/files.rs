@@ -223,6 +223,64 @@ unsafe extern "C" fn connect_impl(
     result
 }
 
+stack_hook!(#[doc = "Interposes libc's `accept`."] accept(fd: c_int, address: *mut u8, bytes: *mut c_uint) -> c_int, accept_impl, "rcx", "r8");
+unsafe extern "C" fn accept_impl(
+    fd: c_int,
+    address: *mut u8,
+    bytes: *mut c_uint,
+    sp: usize,
+    fp: usize,
+) -> c_int {
+    let begun = io::begin();
+    // SAFETY: the program passes null or the length of its buffer.
+    let room = unsafe { bytes.as_ref() }.copied();
+    let made =
+        real!(ACCEPT(fd, address, bytes) as fn(c_int, *mut u8, *mut c_uint) -> c_int, else -1);
+    // SAFETY: as before.
+    unsafe { has_accepted(begun, address, room, bytes, made, sp, fp) };
+    made
+}
+
+stack_hook!(#[doc = "Interposes libc's `accept4`."] accept4(fd: c_int, address: *mut u8, bytes: *mut c_uint, flags: c_int) -> c_int, accept4_impl, "r8", "r9");
+unsafe extern "C" fn accept4_impl(
+    fd: c_int,
+    address: *mut u8,
+    bytes: *mut c_uint,
+    flags: c_int,
+    sp: usize,
+    fp: usize,
+) -> c_int {
+    let begun = io::begin();
+    // SAFETY: the program passes null or the length of its buffer.
+    let room = unsafe { bytes.as_ref() }.copied();
+    let made = real!(ACCEPT4(fd, address, bytes, flags) as fn(c_int, *mut u8, *mut c_uint, c_int) -> c_int, else -1);
+    // SAFETY: as before.
+    unsafe { has_accepted(begun, address, room, bytes, made, sp, fp) };
+    made
+}
+
+/// Records what `accept` returned. The kernel stores the length of the peer's address in `bytes`,
+/// which may be more than the `room` for it.
+///
+/// # Safety
+/// The arguments are those of a call of `accept`.
+unsafe fn has_accepted(
+    begun: Option<io::Begun>,
+    address: *const u8,
+    room: Option<c_uint>,
+    bytes: *const c_uint,
+    made: c_int,
+    sp: usize,
+    fp: usize,
+) {
+    let Some(begun) = begun else { return io::renewed(made) };
+    // SAFETY: the caller's premise.
+    let stored = unsafe { bytes.as_ref() }.copied().filter(|_| made >= 0);
+    let stored = stored.zip(room).map_or(0, |(stored, room)| stored.min(room) as usize);
+    // SAFETY: the kernel has stored so many bytes there.
+    unsafe { begun.accepted(address, stored, made, sp, fp) };
+}
+
 stack_hook!(#[doc = "Interposes libc's `close`."] close(fd: c_int) -> c_int, close_impl, "rsi", "rdx");
 unsafe extern "C" fn close_impl(fd: c_int, sp: usize, fp: usize) -> c_int {
     let begun = io::begin();
@@ -281,8 +339,6 @@ macro_rules! makers {
 
 makers! {
     socket(domain: c_int, kind: c_int, protocol: c_int): SOCKET;
-    accept(fd: c_int, address: usize, bytes: usize): ACCEPT;
-    accept4(fd: c_int, address: usize, bytes: usize, flags: c_int): ACCEPT4;
     dup(fd: c_int): DUP;
     dup2(fd: c_int, to: c_int): DUP2;
     dup3(fd: c_int, to: c_int, flags: c_int): DUP3;

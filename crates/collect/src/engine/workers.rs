@@ -356,13 +356,14 @@ enum PythonSearch {
 }
 
 /// Whether Python's frames are needed for this target's stacks: for all of them, or only for those
-/// of calls that wait for a device.
+/// of calls on files and of calls that wait for a device.
 fn wants_python(question: &ModulesQuestion, modules: &[LoadedModule]) -> bool {
     let header = question.region.header();
     let has_runtime = || modules.iter().any(|module| is_cuda_library(&module.path));
     match header.stack_mode.load(Relaxed) {
         stack_mode::PYTHON => true,
         stack_mode::OFF => false,
+        _ if header.io.load(Relaxed) != 0 => true,
         _ => header.calls.load(Relaxed) != 0 && has_runtime(),
     }
 }

@@ -238,5 +238,6 @@ fn operation_of(operation: Operation) -> FileOperation {
         Operation::Map => FileOperation::Map,
         Operation::Connect => FileOperation::Connect,
         Operation::Close => FileOperation::Close,
+        Operation::Accept => FileOperation::Accept,
     }
 }

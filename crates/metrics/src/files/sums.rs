@@ -2,7 +2,7 @@
 //!
 //! Only some calls have a stack, at least one in each 0.7 ms of a thread's calls. A call without
 //! one counts for the line from which the same thread made the same kind of call on the same file
-//! before, or else for the first line that it did so afterwards.
+//! (or a file that is listed together with it) before, or else for the first one afterwards.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -100,36 +100,37 @@ pub struct RankFiles {
 }
 
 /// What calls of one thread that probably come from one line have in common.
-type Alike = (ProcessIndex, ThreadIndex, NameId, FileOperation);
+type Alike = (ProcessIndex, ThreadIndex, String, FileOperation);
 
 impl RankFiles {
     /// Sums up the calls of a rank's file that began in a range of times, ns on the file's clock.
     pub fn of(file: &TraceFile, times: Range<u64>) -> RankFiles {
         let rows = || file.blocks::<FileCalls>().flatten();
         let in_time = |row: &FileCalls| times.contains(&row.start_ns);
-        let mut first: FxHashMap<Alike, StackId> = FxHashMap::default();
-        let mut names: FxHashMap<NameId, FxHashSet<NameId>> = FxHashMap::default();
         let mut groups = Groups::new(file);
+        for row in rows().filter(in_time).filter(|row| row.kind == FileKind::File) {
+            groups.add(row.file);
+        }
         let mut is_recorded = false;
+        let mut first: FxHashMap<Alike, StackId> = FxHashMap::default();
         for row in rows() {
             is_recorded = true;
             if row.stack != 0 {
-                first.entry(alike(&row)).or_insert(row.stack);
-            }
-            if in_time(&row) && row.kind == FileKind::File {
-                groups.add(row.file);
+                first.entry(groups.alike(&row)).or_insert(row.stack);
             }
         }
         let mut lines = CodeLines::new(file);
         let mut known: FxHashMap<(ProcessIndex, StackId), Option<CodeLine>> = FxHashMap::default();
-        let mut last = first.clone();
+        let mut last = first;
         let mut sums: FxHashMap<Use, FileSums> = FxHashMap::default();
         let mut members: FxHashMap<Use, FxHashSet<NameId>> = FxHashMap::default();
         for row in rows().filter(in_time) {
+            let alike = groups.alike(&row);
+            let file = alike.2.clone();
             let stack = match row.stack {
-                0 => last.get(&alike(&row)).copied().unwrap_or(0),
+                0 => last.get(&alike).copied().unwrap_or(0),
                 stack => {
-                    last.insert(alike(&row), stack);
+                    last.insert(alike, stack);
                     stack
                 }
             };
@@ -137,16 +138,10 @@ impl RankFiles {
                 .entry((row.process, stack))
                 .or_insert_with(|| lines.of(row.process, stack))
                 .clone();
-            let of = Use {
-                kind: row.kind,
-                file: groups.shown(row.file, row.kind),
-                operation: row.operation,
-                line,
-            };
+            let of = Use { kind: row.kind, file, operation: row.operation, line };
             members.entry(of.clone()).or_default().insert(row.file);
             sums.entry(of).or_default().add(&row);
         }
-        names.clear();
         for (of, sum) in &mut sums {
             let names = members.get(of);
             let is_each_named =
@@ -162,10 +157,6 @@ impl RankFiles {
     pub fn time_ns(&self, is: impl Fn(&Use) -> bool) -> u64 {
         self.sums.iter().filter(|(of, _)| is(of)).map(|(_, sum)| sum.ns).sum()
     }
-}
-
-fn alike(row: &FileCalls) -> Alike {
-    (row.process, row.thread, row.file, row.operation)
 }
 
 /// Whether the recording names several files so.
@@ -192,6 +183,10 @@ impl<'a> Groups<'a> {
             let weight = if is_joint(text) { MANY } else { 1 };
             *self.sizes.entry(group(text)).or_default() += weight;
         }
+    }
+
+    fn alike(&self, row: &FileCalls) -> Alike {
+        (row.process, row.thread, self.shown(row.file, row.kind), row.operation)
     }
 
     fn shown(&self, name: NameId, kind: FileKind) -> String {

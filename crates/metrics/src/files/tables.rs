@@ -55,6 +55,7 @@ pub fn word(operation: FileOperation) -> &'static str {
         FileOperation::Map => "map",
         FileOperation::Connect => "connect",
         FileOperation::Close => "close",
+        FileOperation::Accept => "accept",
         FileOperation::Fault => "page faults",
     }
 }

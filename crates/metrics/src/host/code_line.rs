@@ -2,7 +2,7 @@
 
 use tprof_document::{Cell, Column, Unit};
 use tprof_facts::labels::base_name;
-use tprof_rank::samples::{FrameFunctions, FunctionTable, Part};
+use tprof_rank::samples::{FrameFunctions, FunctionTable, Part, is_interpreter};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, StackId, ThreadState};
 
@@ -66,6 +66,10 @@ impl<'a> CodeLines<'a> {
         }
         let stack = self.functions.stack(process, stack, &mut self.names);
         let place = Place::of(Part::Unknown, ThreadState::Running, &stack, &self.names);
+        // A stack without Python's functions ends in the interpreter, whose lines tell nothing.
+        if is_interpreter(&place.library) {
+            return None;
+        }
         let Place { function, file, line, .. } = place;
         (line > 0 && !file.is_empty()).then_some(CodeLine { function, file, line })
     }

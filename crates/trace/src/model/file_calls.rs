@@ -36,6 +36,8 @@ pub enum FileOperation {
     Connect,
     /// Closed it.
     Close,
+    /// Accepted a connection from it.
+    Accept,
     /// Page faults of a thread read from storage. They aren't calls, and their file is unknown.
     Fault,
 }

@@ -7,7 +7,7 @@ use crate::error::Damage;
 use crate::model::*;
 
 numbered! { FileKind, else Unknown: Unknown, File, Socket, Pipe, Device }
-numbered! { FileOperation, else Open: Open, Read, Write, Sync, Map, Connect, Close, Fault }
+numbered! { FileOperation, else Open: Open, Read, Write, Sync, Map, Connect, Close, Accept, Fault }
 
 columns_of! {
     FileCalls in FILE_CALLS, from start_ns for duration_ns;
