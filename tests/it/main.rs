@@ -43,6 +43,7 @@ mod edges;
 mod enabled;
 mod estimates;
 mod export;
+mod file_calls;
 mod flops;
 mod foreign;
 mod gemms;

@@ -6,8 +6,9 @@
 //!   functions that make or close a descriptor without naming it only clear its entry. Its next call
 //!   numbers it anew, and the collector reads what it stands for. So a `vfork` child that closes
 //!   descriptors in its parent's table does no harm.
-//! - A call takes tens of nanoseconds to record, but a stack with Python's functions takes
-//!   microseconds. So a thread takes at most one stack in each part of the time.
+//! - A call takes tens of nanoseconds to record, but a stack with Python's functions takes up to
+//!   50 us while Python's lock is given up, as it is during such calls. So a thread takes one in
+//!   each part of the time, and of each call that takes long.
 //! - Descriptors that libc itself, or a direct system call, opens and closes are not seen. The
 //!   collector compares the bytes with the kernel's count for the process.
 
@@ -18,9 +19,10 @@ use tprof_wire::io::{Call, MAX_NAME_BYTES, NAMED_WORDS, NO_OFFSET, Named, Operat
 use tprof_wire::record::ExtKind;
 use tprof_wire::sync::{AtomicPtr, AtomicU32, Ordering::*};
 
-/// A thread takes at most one stack in a part of the time of this many bits of the clock, about
-/// 0.7 ms.
-const PART: u32 = 21;
+/// A thread takes a stack in each part of the time of this many bits of the clock, about 11 ms.
+const PART: u32 = 25;
+/// And a stack of each call that takes so many ticks, about 3 ms.
+const LONG: u64 = 1 << 23;
 /// Number of descriptors that the table has entries for. Calls on higher ones have no file.
 const DESCRIPTORS: usize = 1 << 16;
 /// The table takes so many bytes of address space, of which only touched pages use memory.
@@ -118,7 +120,8 @@ impl Begun {
         let thread = self.thread;
         let clock = thread.clock();
         let part = (clock >> PART) as u32;
-        let stack = if thread.io_part.get() == part {
+        let is_long = clock.wrapping_sub(self.start) >= LONG;
+        let stack = if thread.io_part.get() == part && !is_long {
             0
         } else {
             thread.io_part.set(part);

@@ -1,7 +1,7 @@
 //! Lists the tables, with the meaning of their columns.
 
 use crate::column::{Column, ColumnAbout, identity};
-use crate::columns::{device, history, host, host_times, small};
+use crate::columns::{device, files, history, host, host_times, small};
 use crate::each::RANK_TABLES;
 use crate::run::{RUN_TABLES, run_columns};
 
@@ -76,6 +76,7 @@ fn rank_columns(name: &str) -> Vec<ColumnAbout> {
         "collectives" => of(host::COLLECTIVES),
         "collective_runs" => of(host::COLLECTIVE_RUNS),
         "channel_work" => of(host::CHANNEL_WORK),
+        "file_calls" => of(files::FILE_CALLS),
         "steps" => of(small::STEPS),
         "history" => of(history::HISTORY),
         "device_allocations" => of(device::ALLOCATIONS),
@@ -120,6 +121,9 @@ fn about(name: &str) -> &'static str {
             "collectives and point-to-point operations as they ran: a kernel each, or work on the host"
         }
         "channel_work" => "what single channels of NCCL did",
+        "file_calls" => {
+            "calls on files, pipes and sockets: those of a thread on a file within 10 ms are one row (`--io on`)"
+        }
         "steps" => "training steps",
         "history" => {
             "figures of steps for the whole job, also where `--keep` deleted the rest: a row for a step or, of steps below a second, for a second (`tprof report history`)"

@@ -6,19 +6,19 @@ use tprof_export::in_order;
 use tprof_export::{OpenRank, Window};
 use tprof_facts::frames::Frames;
 use tprof_trace::model::{
-    ChannelWork, EventSample, ExternalId, Kernel, KernelOutline, MemoryCopy, Sample, Span,
+    ChannelWork, EventSample, ExternalId, FileCalls, Kernel, KernelOutline, MemoryCopy, Sample, Span,
     SpanOutline,
 };
 use tprof_trace::{TraceFile, TracePart};
 
 use crate::column::{Column, Sink, identity};
-use crate::columns::{device, history, host, host_times, small};
+use crate::columns::{device, files, history, host, host_times, small};
 use crate::context::Context;
 use crate::host_time::HostTime;
 use crate::rows::{self, InnermostPlaces, InputTexts, RowRequest, ShortNames};
 
 /// Names of the tables that each rank has, in the order in which they are read.
-pub const RANK_TABLES: [&str; 30] = [
+pub const RANK_TABLES: [&str; 31] = [
     "spans",
     "kernels",
     "copies",
@@ -27,6 +27,7 @@ pub const RANK_TABLES: [&str; 30] = [
     "collectives",
     "collective_runs",
     "channel_work",
+    "file_calls",
     "steps",
     "history",
     "device_allocations",
@@ -105,6 +106,12 @@ impl<'a> RankTables<'a> {
                 all.pass(sink, host::COLLECTIVE_RUNS, runs.into_iter())
             }
             "channel_work" => all.pass(sink, host::CHANNEL_WORK, self.rows(ids)),
+            "file_calls" => {
+                let end_ns = |row: &FileCalls| row.start_ns.saturating_add(row.duration_ns);
+                let rows = self.blocks::<FileCalls>();
+                let rows = rows.filter(|row| window.touches(row.start_ns, end_ns(row)));
+                all.pass(sink, files::FILE_CALLS, rows)
+            }
             "steps" => {
                 let found = context.joined().steps();
                 let within = found.all.iter().filter(|of| window.touches(of.start_ns, of.end_ns));
@@ -358,6 +365,7 @@ pub(crate) fn count(trace: &TraceFile) -> u64 {
     let small = trace.totals().len() + trace.counters().len() + trace.marks().len();
     in_order::count(trace)
         + trace.row_count::<ChannelWork>()
+        + trace.row_count::<FileCalls>()
         + trace.row_count::<EventSample>()
         + trace.heap_event_count()
         + trace.map_events().count() as u64
