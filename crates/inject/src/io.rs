@@ -4,7 +4,7 @@
 //! - A file has a number from its first call on, see [`tprof_wire::io`]. The hooks keep the number
 //!   of each open descriptor in a table, which the kernel zeroes in a forked child. Hooks of
 //!   functions that make or close a descriptor without naming it only clear its entry. Its next call
-//!   numbers it anew, and the collector reads what it stands for. So a `vfork` child that closes
+//!   numbers it anew, and asks the kernel what it stands for. So a `vfork` child that closes
 //!   descriptors in its parent's table does no harm.
 //! - A call takes tens of nanoseconds to record, but a stack with Python's functions takes up to
 //!   50 us while Python's lock is given up, as it is during such calls. So a thread takes one in
@@ -13,7 +13,8 @@
 //!   collector compares the bytes with the kernel's count for the process.
 
 use crate::block::Thread;
-use crate::{fork_tables, gate, ring, stacks, state};
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::{arch, fork_tables, gate, ring, stacks, state, sys};
 use core::ffi::{CStr, c_int};
 use tprof_wire::io::{Call, MAX_NAME_BYTES, NAMED_WORDS, NO_OFFSET, Named, Operation, naming};
 use tprof_wire::record::ExtKind;
@@ -102,7 +103,7 @@ impl Begun {
             Some(entry) if entry.load(Relaxed) != 0 => entry.load(Relaxed),
             // The descriptor of a call that failed may not be open at all.
             _ if result < 0 => 0,
-            _ => number(thread, descriptor, naming::UNKNOWN, 0, &[]),
+            _ => number_by_link(thread, descriptor),
         };
         self.record(operation, file, result, offset, sp, fp);
     }
@@ -125,7 +126,9 @@ impl Begun {
             0
         } else {
             thread.io_part.set(part);
-            stacks::with_python(thread, sp, fp)
+            let stack = stacks::with_python(thread, sp, fp);
+            arch::add_local(&thread.slot().stack_ticks, thread.clock().wrapping_sub(clock));
+            stack
         };
         let call = Call { file, stack, result, start: self.start, offset };
         ring::quick(thread, ExtKind::FileCall, operation as u32, clock, &call.pack());
@@ -162,7 +165,7 @@ impl Begun {
         let is_absolute = path.first() == Some(&b'/');
         let directory = match table().and_then(|table| table.entry(directory)) {
             Some(entry) if !is_absolute => match entry.load(Relaxed) {
-                0 => number(self.thread, directory, naming::UNKNOWN, 0, &[]),
+                0 => number_by_link(self.thread, directory),
                 known => known,
             },
             _ => 0,
@@ -187,7 +190,7 @@ impl Begun {
         let file = if result < 0 {
             0
         } else if address.is_null() || !(1..=MOST).contains(&bytes) {
-            number(self.thread, result, naming::UNKNOWN, 0, &[])
+            number_by_link(self.thread, result)
         } else {
             // SAFETY: the caller's premise.
             let address = unsafe { core::slice::from_raw_parts(address, bytes) };
@@ -273,6 +276,38 @@ pub fn range_closed(first: u32, last: u32) {
     }
 }
 
+/// Gives a file that no hook saw opened a number, with what the kernel says it is.
+#[cold]
+#[inline(never)]
+fn number_by_link(thread: &Thread, descriptor: c_int) -> u32 {
+    const DIRECTORY: &[u8] = b"/proc/self/fd/";
+    let mut path = [0u8; 32];
+    let mut link = [0u8; MAX_NAME_BYTES];
+    if thread.is_quiet() || is_forbidden(CallClass::Processes) {
+        return number(thread, descriptor, naming::UNKNOWN, 0, &[]);
+    }
+    let mut digits = [0u8; 10];
+    let mut rest = descriptor.max(0) as u32;
+    let mut count = 0;
+    for digit in &mut digits {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    let digits = digits.iter().take(count).rev();
+    for (to, from) in path.iter_mut().zip(DIRECTORY.iter().chain(digits)) {
+        *to = *from;
+    }
+    let target = CStr::from_bytes_until_nul(&path).ok();
+    match target.and_then(|path| sys::link_target(path, &mut link)) {
+        Some(target) => number(thread, descriptor, naming::LINK, 0, target),
+        None => number(thread, descriptor, naming::UNKNOWN, 0, &[]),
+    }
+}
+
 /// Gives a descriptor's file a number, and records its name. Returns 0 if there is no table.
 #[cold]
 #[inline(never)]
@@ -281,12 +316,8 @@ fn number(thread: &Thread, descriptor: c_int, how: u32, directory: u32, name: &[
     let Some(entry) = table.entry(descriptor) else { return 0 };
     let number = table.last.fetch_add(1, Relaxed).wrapping_add(1);
     let mut payload = [0u64; NAMED_WORDS + MAX_NAME_BYTES / 8];
-    let named = Named {
-        descriptor: descriptor as u32,
-        naming: how,
-        bytes: name.len() as u32,
-        directory,
-    };
+    let named =
+        Named { descriptor: descriptor as u32, naming: how, bytes: name.len() as u32, directory };
     let head = named.pack();
     for (word, value) in payload.iter_mut().zip(head) {
         *word = value;
@@ -350,7 +381,10 @@ mod tests {
         let names = process.of_kind(thread, ExtKind::FileNamed);
         assert_eq!(names.len(), 1);
         let (number, named, text) = name(&names[0]);
-        assert_eq!((number, named.descriptor, named.naming, &*text), (1, 9, naming::PATH, "/data/a.bin"));
+        assert_eq!(
+            (number, named.descriptor, named.naming, &*text),
+            (1, 9, naming::PATH, "/data/a.bin")
+        );
         let of = |(operation, call): (u32, Call)| (operation, call.file, call.result, call.offset);
         let calls: Vec<_> = calls(&process, thread).into_iter().map(of).collect();
         let read = Operation::Read as u32;
@@ -360,15 +394,31 @@ mod tests {
     #[test]
     fn a_descriptor_that_stands_for_something_new_gets_a_new_number() {
         let (process, thread) = recording();
-        open(c"/data/a.bin", 9);
-        assert_eq!((forgotten(9), forgotten(9)), (1, 0));
-        open(c"/data/b.bin", 9);
-        renewed(9);
-        begin().unwrap().ended(Operation::Write, 9, 4, NO_OFFSET, 0, 0);
+        const NONE: c_int = 60_000;
+        open(c"/data/a.bin", NONE);
+        assert_eq!((forgotten(NONE), forgotten(NONE)), (1, 0));
+        open(c"/data/b.bin", NONE);
+        renewed(NONE);
+        begin().unwrap().ended(Operation::Write, NONE, 4, NO_OFFSET, 0, 0);
         let names: Vec<_> = process.of_kind(thread, ExtKind::FileNamed).iter().map(name).collect();
         let of: Vec<_> = names.iter().map(|(number, of, _)| (*number, of.naming)).collect();
+        // The test has no such descriptor, so the kernel knows no name.
         assert_eq!(of, [(1, naming::PATH), (2, naming::PATH), (3, naming::UNKNOWN)]);
         assert_eq!(calls(&process, thread).last().unwrap().1.file, 3);
+    }
+
+    #[test]
+    fn a_descriptor_that_no_hook_saw_opened_is_named_by_the_kernel() {
+        use std::os::fd::AsRawFd;
+        let (process, thread) = recording();
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        begin().unwrap().ended(Operation::Read, pipe.as_raw_fd(), 5, NO_OFFSET, 0, 0);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        begin().unwrap().ended(Operation::Read, file.as_raw_fd(), 0, NO_OFFSET, 0, 0);
+        let names: Vec<_> = process.of_kind(thread, ExtKind::FileNamed).iter().map(name).collect();
+        assert!(names.iter().all(|(_, named, _)| named.naming == naming::LINK), "{names:?}");
+        assert!(names[0].2.starts_with("pipe:["), "{names:?}");
+        assert_eq!(names[1].2, "/dev/null");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use tprof_export::in_order;
 use tprof_export::{OpenRank, Window};
 use tprof_facts::frames::Frames;
 use tprof_trace::model::{
-    ChannelWork, EventSample, ExternalId, FileCalls, Kernel, KernelOutline, MemoryCopy, Sample, Span,
-    SpanOutline,
+    ChannelWork, EventSample, ExternalId, FileCalls, Kernel, KernelOutline, MemoryCopy, Sample,
+    Span, SpanOutline,
 };
 use tprof_trace::{TraceFile, TracePart};
 

@@ -38,8 +38,7 @@ impl Operation {
 
 /// How a file's name is known: part of [`crate::record::ExtKind::FileNamed`].
 pub mod naming {
-    /// It isn't: the descriptor was in use before a hook saw it. The collector may read what it
-    /// stands for.
+    /// It isn't.
     pub const UNKNOWN: u32 = 0;
     /// The path as the program gave it.
     pub const PATH: u32 = 1;
@@ -47,6 +46,9 @@ pub mod naming {
     pub const END_OF_PATH: u32 = 2;
     /// A `struct sockaddr`: the peer's address.
     pub const PEER: u32 = 3;
+    /// What the kernel says of a descriptor that a hook didn't see opened, by its link in
+    /// `/proc/self/fd`: a path, `socket:[INODE]`, `pipe:[INODE]` or `anon_inode:[KIND]`.
+    pub const LINK: u32 = 4;
 }
 
 /// Most bytes of a name in a record.
@@ -115,12 +117,7 @@ impl Call {
     /// Packs it into a payload.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; CALL_WORDS] {
-        [
-            self.file as u64 | (self.stack as u64) << 32,
-            self.result as u64,
-            self.start,
-            self.offset,
-        ]
+        [self.file as u64 | (self.stack as u64) << 32, self.result as u64, self.start, self.offset]
     }
 
     /// Unpacks a payload.

@@ -5,7 +5,7 @@
 
 use crate::{real, table};
 use core::ffi::{c_int, c_uint};
-use tprof_inject::{arch, io, stack_hook, sys};
+use tprof_inject::{arch, io, sys};
 use tprof_wire::io::{NO_OFFSET, Operation};
 
 /// The descriptor by which `openat` and others mean the working directory.
@@ -17,8 +17,7 @@ const WORKING_DIRECTORY: c_int = -100;
 macro_rules! calls {
     ($($name:ident($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $result:ty:
         $real:ident, $operation:ident at $offset:expr, $impl:ident $sp:literal $fp:literal;)*) => {$(
-        stack_hook!(#[doc = "Interposes the function of this name."]
-            $name($fd: c_int $(, $arg: $type)*) -> $result, $impl, $sp, $fp);
+        file_hook!($name($fd: c_int $(, $arg: $type)*) -> $result, $real, $impl, $sp, $fp);
         #[allow(clippy::too_many_arguments)] // the hook adds two
         unsafe extern "C" fn $impl($fd: c_int, $($arg: $type,)* sp: usize, fp: usize) -> $result {
             let begun = io::begin();
@@ -77,7 +76,7 @@ calls! {
 /// ones don't matter to the hook, which passes six words on in any case.
 macro_rules! long_calls {
     ($($name:ident: $real:ident, $operation:ident, $impl:ident, $offset:expr;)*) => {$(
-        six_hook!($name(_: c_int, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize, $impl);
+        file_hook!($name(_: c_int, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize, $real, $impl);
         #[allow(clippy::too_many_arguments)] // the functions have up to six, and the hook adds two
         unsafe extern "C" fn $impl(
             fd: c_int, a: usize, b: usize, c: usize, d: usize, e: usize, sp: usize, fp: usize,
@@ -116,7 +115,7 @@ long_calls! {
 /// for them by `dlsym` and find these hooks, which then make the system call themselves.
 macro_rules! new_calls {
     ($($name:ident: $real:ident or $number:literal, $operation:ident, $impl:ident;)*) => {$(
-        six_hook!($name(_: c_int, _: usize, _: usize, _: usize, _: usize) -> isize, $impl);
+        file_hook!($name(_: c_int, _: usize, _: usize, _: usize, _: usize) -> isize, $real, $impl);
         #[allow(clippy::too_many_arguments)]
         unsafe extern "C" fn $impl(
             fd: c_int, parts: usize, count: usize, offset: usize, flags: usize, _: usize, sp: usize, fp: usize,
@@ -166,8 +165,7 @@ unsafe fn system_call(number: usize, arguments: [usize; 6]) -> isize {
 /// the program passed none, as libc does too.
 macro_rules! opens {
     ($($name:ident($($arg:ident: $type:ty),*): $real:ident from $directory:expr, $path:ident, $impl:ident $sp:literal $fp:literal;)*) => {$(
-        stack_hook!(#[doc = "Interposes the function of this name."]
-            $name($($arg: $type),*) -> c_int, $impl, $sp, $fp);
+        file_hook!($name($($arg: $type),*) -> c_int, $real, $impl, $sp, $fp);
         #[allow(clippy::too_many_arguments)] // the hook adds two
         unsafe extern "C" fn $impl($($arg: $type,)* sp: usize, fp: usize) -> c_int {
             let begun = io::begin();
@@ -204,7 +202,7 @@ opens! {
         OPENAT64_2 from directory, path, openat64_2_impl "rcx" "r8";
 }
 
-stack_hook!(#[doc = "Interposes libc's `connect`."] connect(fd: c_int, address: *const u8, bytes: c_uint) -> c_int, connect_impl, "rcx", "r8");
+file_hook!(connect(fd: c_int, address: *const u8, bytes: c_uint) -> c_int, CONNECT, connect_impl, "rcx", "r8");
 unsafe extern "C" fn connect_impl(
     fd: c_int,
     address: *const u8,
@@ -223,7 +221,7 @@ unsafe extern "C" fn connect_impl(
     result
 }
 
-stack_hook!(#[doc = "Interposes libc's `accept`."] accept(fd: c_int, address: *mut u8, bytes: *mut c_uint) -> c_int, accept_impl, "rcx", "r8");
+file_hook!(accept(fd: c_int, address: *mut u8, bytes: *mut c_uint) -> c_int, ACCEPT, accept_impl, "rcx", "r8");
 unsafe extern "C" fn accept_impl(
     fd: c_int,
     address: *mut u8,
@@ -241,7 +239,7 @@ unsafe extern "C" fn accept_impl(
     made
 }
 
-stack_hook!(#[doc = "Interposes libc's `accept4`."] accept4(fd: c_int, address: *mut u8, bytes: *mut c_uint, flags: c_int) -> c_int, accept4_impl, "r8", "r9");
+file_hook!(accept4(fd: c_int, address: *mut u8, bytes: *mut c_uint, flags: c_int) -> c_int, ACCEPT4, accept4_impl, "r8", "r9");
 unsafe extern "C" fn accept4_impl(
     fd: c_int,
     address: *mut u8,
@@ -281,7 +279,7 @@ unsafe fn has_accepted(
     unsafe { begun.accepted(address, stored, made, sp, fp) };
 }
 
-stack_hook!(#[doc = "Interposes libc's `close`."] close(fd: c_int) -> c_int, close_impl, "rsi", "rdx");
+file_hook!(close(fd: c_int) -> c_int, CLOSE, close_impl, "rsi", "rdx");
 unsafe extern "C" fn close_impl(fd: c_int, sp: usize, fp: usize) -> c_int {
     let begun = io::begin();
     let file = io::forgotten(fd);
@@ -326,10 +324,9 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 
 /// Defines hooks of functions that return a new descriptor without naming a file.
 macro_rules! makers {
-    ($($name:ident($($arg:ident: $type:ty),*): $real:ident;)*) => {$(
-        /// Interposes the function of this name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+    ($($name:ident($($arg:ident: $type:ty),*): $real:ident, $impl:ident;)*) => {$(
+        file_hook!($name($($arg: $type),*) -> c_int, $real, $impl, "r8", "r9");
+        unsafe extern "C" fn $impl($($arg: $type),*) -> c_int {
             let made = real!($real($($arg),*) as fn($($type),*) -> c_int, else -1);
             io::renewed(made);
             made
@@ -338,10 +335,10 @@ macro_rules! makers {
 }
 
 makers! {
-    socket(domain: c_int, kind: c_int, protocol: c_int): SOCKET;
-    dup(fd: c_int): DUP;
-    dup2(fd: c_int, to: c_int): DUP2;
-    dup3(fd: c_int, to: c_int, flags: c_int): DUP3;
+    socket(domain: c_int, kind: c_int, protocol: c_int): SOCKET, socket_impl;
+    dup(fd: c_int): DUP, dup_impl;
+    dup2(fd: c_int, to: c_int): DUP2, dup2_impl;
+    dup3(fd: c_int, to: c_int, flags: c_int): DUP3, dup3_impl;
 }
 
 /// Defines hooks of functions that store two new descriptors in an array.
@@ -372,8 +369,7 @@ const DUPLICATES: [c_int; 2] = [0, 1030];
 /// Interposes libc's `fcntl`. Its third argument is read even if the program passed none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let result =
-        real!(FCNTL(fd, command, argument) as fn(c_int, c_int, usize) -> c_int, else -1);
+    let result = real!(FCNTL(fd, command, argument) as fn(c_int, c_int, usize) -> c_int, else -1);
     if DUPLICATES.contains(&command) {
         io::renewed(result);
     }
@@ -387,8 +383,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
         // SAFETY: the caller's premises are those of `fcntl`, which is the same function.
         return unsafe { fcntl(fd, command, argument) };
     }
-    let result =
-        real!(FCNTL64(fd, command, argument) as fn(c_int, c_int, usize) -> c_int, else -1);
+    let result = real!(FCNTL64(fd, command, argument) as fn(c_int, c_int, usize) -> c_int, else -1);
     if DUPLICATES.contains(&command) {
         io::renewed(result);
     }
@@ -399,7 +394,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 /// the file that is read, so that it counts once.
 macro_rules! movers {
     ($($name:ident($($arg:ident: $type:ty),*): $from:ident to $to:ident, $real:ident or $number:literal, $impl:ident;)*) => {$(
-        six_hook!($name($($arg: $type),*) -> isize, $impl);
+        file_hook!($name($($arg: $type),*) -> isize, $real, $impl);
         #[allow(clippy::too_many_arguments)]
         unsafe extern "C" fn $impl($($arg: $type,)* sp: usize, fp: usize) -> isize {
             let begun = io::begin();

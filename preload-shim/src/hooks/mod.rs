@@ -30,6 +30,58 @@ macro_rules! six_hook {
     };
 }
 
+/// Defines a hook of a call on a file. While such calls aren't recorded, it jumps to the real
+/// function, whose address is in `$real`: every call and return around a system call costs several
+/// nanoseconds, because kernels with mitigations clear the predictors. Otherwise, and until the
+/// address is known, it calls `$target`, and passes the stack and frame pointers on in two spare
+/// registers, or after six arguments on the stack.
+macro_rules! file_hook {
+    ($name:ident($($arg:tt: $type:ty),*) -> $result:ty, $real:ident, $target:path, $sp:literal, $fp:literal) => {
+        file_hook!(@ $name($($arg: $type),*) -> $result, $real, $target,
+            concat!("mov ", $sp, ", rsp"),
+            concat!("mov ", $fp, ", rbp"),
+            "jmp {target}",
+        );
+    };
+    ($name:ident($($arg:tt: $type:ty),*) -> $result:ty, $real:ident, $target:path) => {
+        file_hook!(@ $name($($arg: $type),*) -> $result, $real, $target,
+            "mov rax, rsp",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "push rbp",
+            ".cfi_adjust_cfa_offset 8",
+            "push rax",
+            ".cfi_adjust_cfa_offset 8",
+            "call {target}",
+            "add rsp, 24",
+            ".cfi_adjust_cfa_offset -24",
+            "ret",
+        );
+    };
+    (@ $name:ident($($arg:tt: $type:ty),*) -> $result:ty, $real:ident, $target:path, $($lines:expr,)*) => {
+        /// Interposes the function of this name.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            ::core::arch::naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "cmp dword ptr [rip + {io}], 0",
+                "jne 2f",
+                "mov rax, qword ptr [rip + {real}]",
+                "test rax, rax",
+                "jz 2f",
+                "jmp rax",
+                "2:",
+                $($lines,)*
+                ".cfi_endproc",
+                io = sym tprof_inject::state::IO,
+                real = sym $crate::table::$real,
+                target = sym $target,
+            )
+        }
+    };
+}
 
 mod abi;
 mod agent_link;

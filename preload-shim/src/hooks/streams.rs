@@ -8,13 +8,13 @@
 
 use crate::{real, table};
 use core::ffi::c_int;
-use tprof_inject::{io, stack_hook};
+use tprof_inject::io;
 use tprof_wire::io::{NO_OFFSET, Operation};
 
 /// The first members of glibc's `FILE`, whose places are part of its interface: programs were
 /// compiled with macros that use them.
 #[repr(C)]
-struct Stream {
+pub struct Stream {
     flags: c_int,
     read_at: usize,
     read_end: usize,
@@ -60,8 +60,7 @@ fn descriptor(stream: *const Stream) -> c_int {
 /// Defines hooks of functions that open a stream by its path.
 macro_rules! opens {
     ($($name:ident: $real:ident, $impl:ident;)*) => {$(
-        stack_hook!(#[doc = "Interposes the function of this name."]
-            $name(path: *const u8, mode: *const u8) -> *const Stream, $impl, "rdx", "rcx");
+        file_hook!($name(path: *const u8, mode: *const u8) -> *const Stream, $real, $impl, "rdx", "rcx");
         unsafe extern "C" fn $impl(path: *const u8, mode: *const u8, sp: usize, fp: usize) -> *const Stream {
             let begun = io::begin();
             let stream = real!($real(path, mode)
@@ -85,8 +84,7 @@ opens! {
 /// Defines hooks of functions that read from a stream.
 macro_rules! reads {
     ($($name:ident: $real:ident, $impl:ident;)*) => {$(
-        stack_hook!(#[doc = "Interposes the function of this name."]
-            $name(to: usize, size: usize, count: usize, stream: *const Stream) -> usize, $impl, "r8", "r9");
+        file_hook!($name(to: usize, size: usize, count: usize, stream: *const Stream) -> usize, $real, $impl, "r8", "r9");
         unsafe extern "C" fn $impl(
             to: usize, size: usize, count: usize, stream: *const Stream, sp: usize, fp: usize,
         ) -> usize {
@@ -140,8 +138,7 @@ unsafe fn has_read(
 /// Defines hooks of functions that write to a stream.
 macro_rules! writes {
     ($($name:ident: $real:ident, $impl:ident;)*) => {$(
-        stack_hook!(#[doc = "Interposes the function of this name."]
-            $name(from: usize, size: usize, count: usize, stream: *const Stream) -> usize, $impl, "r8", "r9");
+        file_hook!($name(from: usize, size: usize, count: usize, stream: *const Stream) -> usize, $real, $impl, "r8", "r9");
         unsafe extern "C" fn $impl(
             from: usize, size: usize, count: usize, stream: *const Stream, sp: usize, fp: usize,
         ) -> usize {
@@ -170,13 +167,7 @@ writes! {
 
 /// # Safety
 /// `stream` is an open stream.
-unsafe fn has_written(
-    begun: io::Begun,
-    stream: *const Stream,
-    given: usize,
-    sp: usize,
-    fp: usize,
-) {
+unsafe fn has_written(begun: io::Begun, stream: *const Stream, given: usize, sp: usize, fp: usize) {
     // SAFETY: the caller's premise.
     let left = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
     let bytes = given.saturating_sub(left);
@@ -186,7 +177,7 @@ unsafe fn has_written(
     }
 }
 
-stack_hook!(#[doc = "Interposes libc's `fflush`."] fflush(stream: *const Stream) -> c_int, fflush_impl, "rsi", "rdx");
+file_hook!(fflush(stream: *const Stream) -> c_int, FFLUSH, fflush_impl, "rsi", "rdx");
 unsafe extern "C" fn fflush_impl(stream: *const Stream, sp: usize, fp: usize) -> c_int {
     // SAFETY: the program passes an open stream, or null, which means all streams.
     let waiting = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
@@ -199,7 +190,7 @@ unsafe extern "C" fn fflush_impl(stream: *const Stream, sp: usize, fp: usize) ->
     result
 }
 
-stack_hook!(#[doc = "Interposes libc's `fclose`."] fclose(stream: *const Stream) -> c_int, fclose_impl, "rsi", "rdx");
+file_hook!(fclose(stream: *const Stream) -> c_int, FCLOSE, fclose_impl, "rsi", "rdx");
 unsafe extern "C" fn fclose_impl(stream: *const Stream, sp: usize, fp: usize) -> c_int {
     // SAFETY: the program passes an open stream.
     let waiting = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);

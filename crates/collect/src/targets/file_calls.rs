@@ -188,7 +188,8 @@ impl FileWork {
         }
         self.written_ns = now;
         let mut rows = Vec::with_capacity(self.done.len() + self.growing.len());
-        for Sum { file, mut row } in self.done.drain(..).chain(self.growing.drain().map(|of| of.1)) {
+        for Sum { file, mut row } in self.done.drain(..).chain(self.growing.drain().map(|of| of.1))
+        {
             (row.file, row.kind) = self.names.of(file, writer);
             rows.push(row);
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::units::{bytes, counted, percent};
+use tprof_metrics::gpu::device_memory::DeviceBlock;
 use tprof_metrics::host::CodeLine;
-use tprof_metrics::gpu::device_memory::{DeviceBlock};
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Device, ProcessIndex};
 

@@ -148,13 +148,7 @@ pub fn quick_text(
 }
 
 #[inline(always)]
-fn quick_words(
-    thread: &Thread,
-    kind: ExtKind,
-    argument: u32,
-    clock: u64,
-    payload: &[u64],
-) -> bool {
+fn quick_words(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &[u64]) -> bool {
     let slots = 1 + payload.len().div_ceil(2);
     let bytes = slots * SLOT_BYTES;
     if thread.cursor.get() + bytes > thread.limit.get() {

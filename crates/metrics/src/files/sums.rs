@@ -72,8 +72,9 @@ impl FileSums {
 
     /// The share of the bytes that came from the page cache; `None` if it is unknown.
     pub fn cached_share(&self) -> Option<f64> {
-        (self.known_bytes > 0)
-            .then(|| 1.0 - self.storage_bytes.min(self.known_bytes) as f64 / self.known_bytes as f64)
+        (self.known_bytes > 0).then(|| {
+            1.0 - self.storage_bytes.min(self.known_bytes) as f64 / self.known_bytes as f64
+        })
     }
 
     /// Bytes per second of the time in the calls; `None` without bytes or time.

@@ -139,9 +139,13 @@ fn file_row(at: &RankContext, of: &Use, sums: &FileSums) -> Vec<Cell> {
 }
 
 fn peers_table(why: String) -> Table {
-    Table::new("peers", "Sockets and pipes, by the time in calls", columns("peer", "peer", Vec::new()))
-        .about("time: summed over threads, with the waits for the other side")
-        .empty(why)
+    Table::new(
+        "peers",
+        "Sockets and pipes, by the time in calls",
+        columns("peer", "peer", Vec::new()),
+    )
+    .about("time: summed over threads, with the waits for the other side")
+    .empty(why)
 }
 
 fn peer_row(at: &RankContext, of: &Use, sums: &FileSums) -> Vec<Cell> {
@@ -178,7 +182,8 @@ fn unseen_note(at: &RankContext, part: &RankFiles) -> Option<String> {
     let missing = |kernel: Option<u64>, recorded: u64| {
         let kernel = kernel?;
         let bytes = kernel.saturating_sub(recorded);
-        (bytes >= FEW_BYTES && bytes * 50 >= kernel).then(|| (units::bytes(bytes), units::bytes(kernel)))
+        (bytes >= FEW_BYTES && bytes * 50 >= kernel)
+            .then(|| (units::bytes(bytes), units::bytes(kernel)))
     };
     let read = missing(of.read, of.recorded_read)
         .map(|(bytes, all)| format!("{bytes} of {all} that were read"));

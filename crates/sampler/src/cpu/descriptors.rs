@@ -35,11 +35,21 @@ impl Descriptors {
     /// name for it.
     pub fn frame(&mut self, pid: u32, tid: u32, descriptor: u32) -> Option<Arc<str>> {
         let link = read_link(format!("/proc/{pid}/task/{tid}/fd/{descriptor}")).ok()?;
-        let link = link.to_string_lossy();
+        self.frame_of_link(pid, &link.to_string_lossy())
+    }
+
+    /// Returns the file or peer in words that a link in a process's `/proc/PID/fd` names; `None` if
+    /// there is no name for it.
+    pub fn name_of_link(&mut self, pid: u32, link: &str) -> Option<String> {
+        let frame = self.frame_of_link(pid, link)?;
+        Some(frame.strip_prefix(BEFORE)?.strip_suffix(AFTER)?.to_owned())
+    }
+
+    fn frame_of_link(&mut self, pid: u32, link: &str) -> Option<Arc<str>> {
         if let Some(inode) = link.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
             return self.socket(pid, inode.parse().ok()?);
         }
-        if let Some(known) = self.files.get(&*link) {
+        if let Some(known) = self.files.get(link) {
             return Some(Arc::clone(known));
         }
         let what = match link.split_once(':') {
@@ -53,7 +63,7 @@ impl Descriptors {
         if self.files.len() >= MAX_KNOWN {
             self.files.clear();
         }
-        self.files.insert(link.into_owned(), Arc::clone(&frame));
+        self.files.insert(link.to_owned(), Arc::clone(&frame));
         Some(frame)
     }
 

@@ -48,9 +48,9 @@ mod threads;
 mod unwind;
 mod worker;
 
-pub use descriptors::Descriptors;
 pub use cost::{CostSpread, SamplingCosts, measure as measure_sampling};
 pub use counters::processors;
+pub use descriptors::Descriptors;
 pub use look::{Looker, SeenThread};
 pub use options::SamplingOptions;
 pub use probe::{Permitted, permitted};

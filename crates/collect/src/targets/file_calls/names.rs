@@ -4,6 +4,7 @@ use crate::output::shown_path::shown_path;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::read_link;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tprof_sampler::cpu::Descriptors;
 use tprof_trace::TraceWriter;
@@ -33,6 +34,8 @@ pub(super) struct Names {
     /// The names of each directory's files that have a name of their own.
     directories: FxHashMap<String, FxHashSet<String>>,
     descriptors: Descriptors,
+    /// The working directory, as it was read last.
+    working_directory: Option<PathBuf>,
 }
 
 impl Names {
@@ -40,6 +43,7 @@ impl Names {
         Names {
             pid,
             redact,
+            working_directory: working_directory(pid),
             files: FxHashMap::default(),
             directories: FxHashMap::default(),
             descriptors: Descriptors::default(),
@@ -50,27 +54,34 @@ impl Names {
     pub fn named(&mut self, file: u32, named: Named, name: &[u8]) {
         let of = match named.naming {
             naming::PATH => {
-                let path = Path::new(std::str::from_utf8(name).unwrap_or("?")).to_owned();
-                self.path(self.whole(&path, named.directory))
+                let path = PathBuf::from(std::ffi::OsStr::from_bytes(name));
+                let whole = self.whole(&path, named.directory);
+                self.path(whole)
             }
             naming::END_OF_PATH => {
                 self.path(PathBuf::from(format!("…{}", String::from_utf8_lossy(name))))
             }
             naming::PEER => File { kind: FileKind::Socket, name: peer(name) },
-            _ => self.in_use(named.descriptor),
+            naming::LINK => self.link(&String::from_utf8_lossy(name)),
+            _ => File { kind: FileKind::Unknown, name: String::new() },
         };
         self.files.insert(file, of);
     }
 
     /// Returns a path that begins at the root. A relative path begins at a directory that has a
     /// number, or at the working directory as it is now.
-    fn whole(&self, path: &Path, directory: u32) -> PathBuf {
+    fn whole(&mut self, path: &Path, directory: u32) -> PathBuf {
         if path.is_absolute() {
             return path.to_owned();
         }
         let from = match self.files.get(&directory) {
             Some(known) => Some(PathBuf::from(&known.name)),
-            None if directory == 0 => read_link(format!("/proc/{}/cwd", self.pid)).ok(),
+            None if directory == 0 => {
+                // A process that has ended has none.
+                self.working_directory =
+                    working_directory(self.pid).or(self.working_directory.take());
+                self.working_directory.clone()
+            }
             None => None,
         };
         from.map_or_else(|| path.to_owned(), |from| from.join(path))
@@ -88,7 +99,8 @@ impl Names {
                 shown_path(&path, self.redact)
             }
             None if has_room => {
-                self.directories.insert(directory, [text.clone().into_owned()].into_iter().collect());
+                self.directories
+                    .insert(directory, [text.clone().into_owned()].into_iter().collect());
                 shown_path(&path, self.redact)
             }
             _ => {
@@ -102,15 +114,18 @@ impl Names {
         File { kind, name }
     }
 
-    /// Reads what a descriptor stands for that was in use before a hook saw it.
-    fn in_use(&mut self, descriptor: u32) -> File {
-        let name = self.descriptors.name(self.pid, self.pid, descriptor);
-        match name {
-            Some(name) if name.starts_with('/') => self.path(PathBuf::from(name)),
-            Some(name) if name.starts_with("socket") => File { kind: FileKind::Socket, name },
-            Some(name) => File { kind: FileKind::Pipe, name },
-            None => File { kind: FileKind::Unknown, name: String::new() },
+    /// Returns what a link in `/proc/PID/fd` stands for.
+    fn link(&mut self, link: &str) -> File {
+        if link.starts_with('/') {
+            return self.path(PathBuf::from(link.trim_end_matches(" (deleted)")));
         }
+        let name = self.descriptors.name_of_link(self.pid, link);
+        let kind = match link.split_once(':') {
+            Some(("socket", _)) => FileKind::Socket,
+            Some(("pipe", _)) => FileKind::Pipe,
+            _ => return File { kind: FileKind::Device, name: link.to_owned() },
+        };
+        File { kind, name: name.unwrap_or_default() }
     }
 
     /// Returns the name and kind of the file with this number.
@@ -127,6 +142,10 @@ impl Names {
     }
 }
 
+fn working_directory(pid: u32) -> Option<PathBuf> {
+    read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
 /// Returns the peer of a `struct sockaddr`, as the names of sockets in use have it.
 fn peer(address: &[u8]) -> String {
     const UNIX: u16 = 1;
@@ -138,15 +157,18 @@ fn peer(address: &[u8]) -> String {
     };
     let port = word(2).map_or(0, u16::from_be_bytes);
     let text = match word(0).map(u16::from_ne_bytes) {
-        Some(INET) => address.get(4..8).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).map(
-            |bytes| format!("{}:{port}", Ipv4Addr::from(bytes)),
-        ),
-        Some(INET6) => address.get(8..24).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).map(
-            |bytes| match Ipv6Addr::from(bytes).to_ipv4_mapped() {
-                Some(address) => format!("{address}:{port}"),
-                None => format!("[{}]:{port}", Ipv6Addr::from(bytes)),
-            },
-        ),
+        Some(INET) => address
+            .get(4..8)
+            .and_then(|bytes| <[u8; 4]>::try_from(bytes).ok())
+            .map(|bytes| format!("{}:{port}", Ipv4Addr::from(bytes))),
+        Some(INET6) => {
+            address.get(8..24).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).map(|bytes| {
+                match Ipv6Addr::from(bytes).to_ipv4_mapped() {
+                    Some(address) => format!("{address}:{port}"),
+                    None => format!("[{}]:{port}", Ipv6Addr::from(bytes)),
+                }
+            })
+        }
         Some(UNIX) => address.get(2..).map(|path| {
             let path = String::from_utf8_lossy(path);
             // The name of an abstract socket begins with NUL, for which the kernel shows `@`.
@@ -181,12 +203,8 @@ mod tests {
     }
 
     fn path(names: &mut Names, path: &str) -> String {
-        let named = Named {
-            descriptor: 3,
-            naming: naming::PATH,
-            bytes: path.len() as u32,
-            directory: 0,
-        };
+        let named =
+            Named { descriptor: 3, naming: naming::PATH, bytes: path.len() as u32, directory: 0 };
         names.named(1, named, path.as_bytes());
         names.files[&1].name.clone()
     }

@@ -50,7 +50,13 @@ impl StorageReads {
 
     /// Shares what was read since the last call among the rows that read. What a thread without
     /// such rows read was for its page faults.
-    pub fn share(&mut self, now: u64, process: ProcessIndex, rows: &mut Vec<FileCalls>, last: bool) {
+    pub fn share(
+        &mut self,
+        now: u64,
+        process: ProcessIndex,
+        rows: &mut Vec<FileCalls>,
+        last: bool,
+    ) {
         let mut read = FxHashMap::default();
         for (thread, counter) in &mut self.threads {
             if !std::mem::take(&mut counter.is_due) || last {
@@ -64,9 +70,8 @@ impl StorageReads {
                 read.insert(*thread, (bytes, std::mem::replace(&mut counter.read_ns, now)));
             }
         }
-        let reads = |row: &FileCalls| {
-            row.operation == FileOperation::Read && row.kind == FileKind::File
-        };
+        let reads =
+            |row: &FileCalls| row.operation == FileOperation::Read && row.kind == FileKind::File;
         let mut sums: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
         for row in rows.iter().filter(|row| reads(row)) {
             *sums.entry(row.thread).or_default() += row.bytes;

@@ -12,9 +12,9 @@ use tprof_trace::model::{
 };
 
 use super::category::gives_blocks;
-use crate::host::code_line::{CodeLine, CodeLines};
 use super::pools::{Pool, pool_of};
 use super::{frees, resets};
+use crate::host::code_line::{CodeLine, CodeLines};
 
 /// The code that a block was allocated for. Each part is `None` if it isn't known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

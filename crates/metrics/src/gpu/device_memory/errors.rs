@@ -4,9 +4,9 @@ use serde_json::Value;
 use tprof_rank::RankTrace;
 use tprof_trace::model::{AllocatorEvent, ProcessIndex, StackId, ThreadIndex};
 
-use crate::host::code_line::{CodeLine, CodeLines};
 use super::pieces::{FreePieces, Request, at_requests};
 use super::{frees, resets};
+use crate::host::code_line::{CodeLine, CodeLines};
 
 /// A request that failed for lack of device memory.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,9 +6,9 @@ use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex, ThreadIndex};
 
 use super::blocks::DeviceBlock;
-use crate::host::CodeLine;
 use super::held_at::is_taken;
 use super::{frees, resets};
+use crate::host::CodeLine;
 
 /// Memory of one device that one process held.
 #[derive(Clone, Debug)]

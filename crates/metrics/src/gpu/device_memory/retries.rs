@@ -13,10 +13,10 @@ use tprof_trace::model::{
     CallStatus, DeviceAllocation, NameId, ProcessIndex, SpanKind, ThreadIndex,
 };
 
-use crate::host::code_line::{CodeLine, CodeLines};
 use super::held_at::is_taken;
 use super::pieces::{Fit, FreePieces, Request, at_requests};
 use super::{OutOfMemory, failed_requests, frees, resets};
+use crate::host::code_line::{CodeLine, CodeLines};
 
 /// CUDA's status for a lack of memory, of the runtime and of the driver.
 const OUT_OF_MEMORY: u32 = 2;
