@@ -122,7 +122,8 @@ macro_rules! new_calls {
         ) -> isize {
             let begun = io::begin();
             let result = match table::address(&table::$real) {
-                // The kernel takes the offset in two words.
+                // SAFETY: the caller's premises are those of the system call, which takes the
+                // offset in two words.
                 0 => unsafe { system_call($number, [fd as usize, parts, count, offset, 0, flags]) },
                 _ => real!($real(fd, parts, count, offset, flags)
                     as fn(c_int, usize, usize, usize, usize) -> isize, else -1),
