@@ -14,6 +14,7 @@ from pathlib import Path
 import big_c
 import collector
 import eager
+import files
 import gpu
 import hta
 import import_torch
@@ -35,7 +36,7 @@ PROGRAMS = HERE / "programs"
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
 # Compiler options that build the floor as a library.
 FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
-PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "eager", "sdk", "where")
+PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "eager", "sdk", "where", "files")
 # If a cache line takes longer than this between cores, transferring a record to the collector is the larger part of its
 # cost.
 DISTANT_NS = 50
@@ -376,11 +377,14 @@ class Bench:
     def where(self):
         where.measure(self)
 
+    def files(self):
+        files.measure(self, self.built)
+
     def rust_spans(self):
         rust_spans.measure(self, ROOT)
 
     def measure(self):
-        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.import_torch, self.operators, self.eager, self.rust_spans, self.where)
+        parts = (self.probe, self.exact_tight, self.exact_mixed, self.sampled, self.threads, self.compiler, self.start, self.long_run, self.exports, self.pages, self.imports, self.reports, self.gpus, self.pythons, self.growth, self.line, self.abi, self.collector_torch, self.import_torch, self.operators, self.eager, self.rust_spans, self.where, self.files)
         for name, part in zip(PARTS, parts, strict=True):
             if name in (self.args.only or RECORDING):
                 print(f"bench: {name}", file=sys.stderr)

@@ -1,15 +1,16 @@
 #!/bin/sh
-# Installs what `scripts/release.sh dist DIR` made as a new user would, and records a job with it: `roots.sh DIR`.
+# Installs what `scripts/release.sh dist DIR` made as a new user would, and records a job with it: `roots.sh DIR`, or
+# `roots.sh DIR NAME` for one of these only ("Ubuntu 24.04").
 #
 # - Debian 11 and 13, Ubuntu 24.04: the wheel with pip, then the Debian package, which has to leave nothing behind;
 # - a root with musl and without glibc, as Alpine's: the program in the wheel for musl;
 # - no root: the source distribution, without git, with `cargo install`.
 #
-# Needs root, debootstrap, musl-tools, and ubuntu-keyring for Ubuntu. A distribution that cannot be had is
-# skipped, with a line that says why.
+# Needs root, debootstrap and musl-tools. A distribution that cannot be had is skipped, with a line that says why.
 set -eu
 cd "$(dirname "$0")/../.."
 made=$(realpath "$1")
+only=${2:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=
@@ -23,8 +24,14 @@ inside() {
         env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
 }
 
+# `wanted NAME`
+wanted() {
+    [ -z "$only" ] || [ "$only" = "$1" ]
+}
+
 # `try NAME FUNCTION ROOT`
 try() {
+    wanted "$1" || return 0
     echo "== $1"
     # In a condition, `set -e` would have no effect within the function.
     set +e
@@ -60,10 +67,19 @@ in_debian() {
         diff /tmp/before /tmp/after'
 }
 
-# `debian NAME SUITE MIRROR COMPONENTS SCRIPT`; debootstrap of Debian 12 has no script for new suites of Ubuntu.
+# Debian has no package with the keys of Ubuntu's archive.
+ubuntu_keys() {
+    sum=36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8
+    curl --silent --fail --max-time 60 --output "$work/keys.deb" \
+        http://archive.ubuntu.com/ubuntu/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb &&
+        echo "$sum  $work/keys.deb" | sha256sum --check --quiet && dpkg-deb --extract "$work/keys.deb" "$work/keys"
+}
+
+# `debian NAME SUITE MIRROR COMPONENTS SCRIPT KEYS`; debootstrap of Debian 12 has no script for new suites of Ubuntu.
 debian() {
+    wanted "$1" || return 0
     root=$work/$2
-    if debootstrap --force-check-gpg --variant=minbase --include=python3,python3-venv --components="$4" \
+    if debootstrap --force-check-gpg --keyring="$6" --variant=minbase --include=python3,python3-venv --components="$4" \
         "$2" "$root" "$3" "$5" >"$work/log" 2>&1; then
         try "$1" in_debian "$root"
     else
@@ -92,10 +108,14 @@ from_source() {
     PATH=$1/installed/bin:$PATH sh scripts/release/record.sh python3 examples/clicks.py
 }
 
-debian 'Debian 11' bullseye http://deb.debian.org/debian main bullseye
-debian 'Debian 13' trixie http://deb.debian.org/debian main trixie
-debian 'Ubuntu 24.04' noble http://archive.ubuntu.com/ubuntu main,universe gutsy
-echo "skipped: Alpine itself; musl and busybox of Debian are its nearest relatives"
+debian_keys=/usr/share/keyrings/debian-archive-keyring.gpg
+debian 'Debian 11' bullseye http://deb.debian.org/debian main bullseye $debian_keys
+debian 'Debian 13' trixie http://deb.debian.org/debian main trixie $debian_keys
+if wanted 'Ubuntu 24.04' && ubuntu_keys; then
+    debian 'Ubuntu 24.04' noble http://archive.ubuntu.com/ubuntu main,universe gutsy \
+        "$work/keys/usr/share/keyrings/ubuntu-archive-keyring.gpg"
+fi
+[ -n "$only" ] || echo "skipped: Alpine itself; musl and busybox of Debian are its nearest relatives"
 try musl in_musl "$work/musl"
 try 'from source' from_source "$work/source"
 [ -z "$failed" ] || { echo "error: these failed:$failed" >&2; exit 1; }
