@@ -104,7 +104,10 @@ fn calls_and_bytes_equal_what_the_program_did() {
 
     let counted = &rows(&run.run, "counted")[0];
     let bytes = |key: &str| counted[key].as_u64().unwrap();
-    assert!(bytes("recorded_written_bytes") <= bytes("written_bytes") + 4096, "{counted}");
+    // The kernel leaves out what is sent by `send`, and nobody read the count of the child.
+    let known = bytes("recorded_written_bytes") - 50_000 - 777;
+    assert!(known <= bytes("written_bytes") + 4096, "{counted}");
+    assert!(bytes("written_bytes") <= known + 4096, "{counted}");
 }
 
 #[test]

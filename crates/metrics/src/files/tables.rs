@@ -186,9 +186,9 @@ fn unseen_note(at: &RankContext, part: &RankFiles) -> Option<String> {
             .then(|| (units::bytes(bytes), units::bytes(kernel)))
     };
     let read = missing(of.read, of.recorded_read)
-        .map(|(bytes, all)| format!("{bytes} of {all} that were read"));
+        .map(|(bytes, all)| format!("at least {bytes} of {all} that were read"));
     let written = missing(of.written, of.recorded_written)
-        .map(|(bytes, all)| format!("{bytes} of {all} that were written"));
+        .map(|(bytes, all)| format!("at least {bytes} of {all} that were written"));
     let parts: Vec<String> = read.into_iter().chain(written).collect();
     (!parts.is_empty()).then(|| {
         format!(

@@ -2,7 +2,8 @@
 //!
 //! Calls that libc makes itself (`printf`, `getline`) and direct system calls (`io_uring`, Go) are
 //! not hooked. The kernel counts the bytes of them too. It counts a process from the reading when
-//! the process attached, so small differences mean nothing.
+//! the process attached, so small differences mean nothing. It leaves out bytes that `send` and
+//! `recv` transfer, which recorded calls have, so what is missing is at least the difference.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
