@@ -4,14 +4,14 @@
 //! Rings are read one after the other, so a call may be read before its file's name. Rows therefore
 //! wait for up to [`WAIT_NS`], and get their names then.
 //!
-//! A data set can have millions of files. Once [`MAX_NAMES`] files of a directory have their names,
-//! further ones are named together, by directory and extension.
+//! A data set can have millions of files. Once 1,000 files of a directory have their names, further
+//! ones are named together, by directory and extension.
 
 mod names;
 mod storage;
 
 use crate::shared::clock::Clock;
-use names::Names;
+use names::{MAX_FILES, Names};
 use rustc_hash::FxHashMap;
 use storage::StorageReads;
 use tprof_trace::model::*;
@@ -115,7 +115,7 @@ impl FileWork {
                 row.calls += 1;
                 row.failed += u64::from(call.result < 0);
                 row.bytes = row.bytes.saturating_add(bytes);
-                row.busy_ns += busy_ns;
+                row.busy_ns = row.busy_ns.saturating_add(busy_ns);
                 row.longest_ns = row.longest_ns.max(busy_ns);
                 row.jumps += u64::from(jumped);
                 row.stack = row.stack.max(call.stack);
@@ -144,6 +144,9 @@ impl FileWork {
     /// one before it ended.
     fn moved(&mut self, operation: Operation, call: &Call, bytes: u64) -> bool {
         if call.file == 0 || call.result < 0 {
+            return false;
+        }
+        if self.positions.len() >= MAX_FILES && !self.positions.contains_key(&call.file) {
             return false;
         }
         let position = self.positions.entry(call.file).or_default();
@@ -217,12 +220,12 @@ fn joined(mut rows: Vec<FileCalls>) -> Vec<FileCalls> {
         if what(next) != what(row) || !is_near {
             return false;
         }
-        let end_ns = next.start_ns + next.duration_ns;
-        row.duration_ns = row.duration_ns.max(end_ns - row.start_ns);
+        let end_ns = next.start_ns.saturating_add(next.duration_ns);
+        row.duration_ns = row.duration_ns.max(end_ns.saturating_sub(row.start_ns));
         row.calls += next.calls;
         row.failed += next.failed;
         row.bytes = row.bytes.saturating_add(next.bytes);
-        row.busy_ns += next.busy_ns;
+        row.busy_ns = row.busy_ns.saturating_add(next.busy_ns);
         row.longest_ns = row.longest_ns.max(next.longest_ns);
         row.jumps += next.jumps;
         true

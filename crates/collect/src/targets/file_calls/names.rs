@@ -13,8 +13,10 @@ use tprof_wire::io::{Named, naming};
 
 /// Number of files of one directory that get names of their own.
 pub(super) const MAX_NAMES: usize = 1_000;
-/// Number of directories whose files are counted. Files of further ones are named by directory.
-const MAX_DIRECTORIES: usize = 10_000;
+/// Number of files, of all directories, that get names of their own.
+const MAX_ALL_NAMES: usize = 100_000;
+/// Number of open files that are followed. Calls on further ones have no name.
+pub(super) const MAX_FILES: usize = 1 << 20;
 /// Directories of devices and of files that the kernel makes up.
 const NOT_ON_DISK: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
 
@@ -33,6 +35,8 @@ pub(super) struct Names {
     files: FxHashMap<u32, File>,
     /// The names of each directory's files that have a name of their own.
     directories: FxHashMap<String, FxHashSet<String>>,
+    /// Number of all these names.
+    count: usize,
     descriptors: Descriptors,
     /// The working directory, as it was read last.
     working_directory: Option<PathBuf>,
@@ -46,6 +50,7 @@ impl Names {
             working_directory: working_directory(pid),
             files: FxHashMap::default(),
             directories: FxHashMap::default(),
+            count: 0,
             descriptors: Descriptors::default(),
         }
     }
@@ -65,7 +70,9 @@ impl Names {
             naming::LINK => self.link(&String::from_utf8_lossy(name)),
             _ => File { kind: FileKind::Unknown, name: String::new() },
         };
-        self.files.insert(file, of);
+        if self.files.len() < MAX_FILES {
+            self.files.insert(file, of);
+        }
     }
 
     /// Returns a path that begins at the root. A relative path begins at a directory that has a
@@ -92,23 +99,27 @@ impl Names {
         let is_made_up = NOT_ON_DISK.iter().any(|place| text.starts_with(place));
         let kind = if is_made_up { FileKind::Device } else { FileKind::File };
         let directory = path.parent().unwrap_or(&path).to_string_lossy().into_owned();
-        let has_room = self.directories.len() < MAX_DIRECTORIES;
-        let name = match self.directories.get_mut(&directory) {
-            Some(files) if files.len() < MAX_NAMES || files.contains(&*text) => {
-                files.insert(text.clone().into_owned());
-                shown_path(&path, self.redact)
+        let has_room = self.count < MAX_ALL_NAMES;
+        let is_named = match self.directories.get_mut(&directory) {
+            Some(files) if files.contains(&*text) => true,
+            Some(files) if files.len() < MAX_NAMES && has_room => {
+                self.count += 1;
+                files.insert(text.into_owned())
             }
             None if has_room => {
-                self.directories
-                    .insert(directory, [text.clone().into_owned()].into_iter().collect());
-                shown_path(&path, self.redact)
+                self.count += 1;
+                let first = [text.into_owned()].into_iter().collect();
+                self.directories.insert(directory.clone(), first).is_none()
             }
-            _ => {
-                let directory = shown_path(Path::new(&directory), self.redact);
-                match path.extension() {
-                    Some(kind) => format!("{directory}/*.{}", kind.to_string_lossy()),
-                    None => format!("{directory}/*"),
-                }
+            _ => false,
+        };
+        let name = if is_named {
+            shown_path(&path, self.redact)
+        } else {
+            let directory = shown_path(Path::new(&directory), self.redact);
+            match path.extension() {
+                Some(kind) => format!("{directory}/*.{}", kind.to_string_lossy()),
+                None => format!("{directory}/*"),
             }
         };
         File { kind, name }

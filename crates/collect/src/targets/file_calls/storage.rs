@@ -58,18 +58,20 @@ impl StorageReads {
         last: bool,
     ) {
         let mut read = FxHashMap::default();
-        for (thread, counter) in &mut self.threads {
+        self.threads.retain(|thread, counter| {
             if !std::mem::take(&mut counter.is_due) || last {
-                continue;
+                return true;
             }
-            let of = proc::storage_read_by_thread(self.pid, counter.tid);
-            let since = counter.bytes;
-            counter.bytes = of.or(since);
-            let bytes = of.zip(since).map(|(now, then)| now.saturating_sub(then));
-            if let Some(bytes) = bytes {
-                read.insert(*thread, (bytes, std::mem::replace(&mut counter.read_ns, now)));
+            // A thread that has ended has no counter.
+            let Some(bytes) = proc::storage_read_by_thread(self.pid, counter.tid) else {
+                return false;
+            };
+            let since_ns = std::mem::replace(&mut counter.read_ns, now);
+            if let Some(before) = counter.bytes.replace(bytes) {
+                read.insert(*thread, (bytes.saturating_sub(before), since_ns));
             }
-        }
+            true
+        });
         let reads =
             |row: &FileCalls| row.operation == FileOperation::Read && row.kind == FileKind::File;
         let mut sums: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
