@@ -196,7 +196,9 @@ fn word(unit: CounterUnit) -> &'static str {
         CounterUnit::Share => "share",
         CounterUnit::Hertz => "Hz",
         CounterUnit::Watts => "W",
+        CounterUnit::Joules => "J",
         CounterUnit::Celsius => "°C",
+        CounterUnit::BytesPerSecond => "B/s",
         CounterUnit::Count => "count",
     }
 }
