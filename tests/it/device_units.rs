@@ -14,8 +14,8 @@ fn reported(fault: &str) -> Result<(Value, String), String> {
 }
 
 /// Returns the row of a device for the whole run.
-fn of_run(report: &Value, gpu: usize) -> &Value {
-    let mut all = rows(report, "units").iter();
+fn of_run<'d>(report: &'d Value, table: &str, gpu: usize) -> &'d Value {
+    let mut all = rows(report, table).iter();
     all.find(|row| row["part"] == "run" && row["gpu"] == gpu).unwrap_or_else(|| panic!("{report}"))
 }
 
@@ -29,7 +29,7 @@ fn means_and_energy_are_what_the_devices_counted() {
     let log = what_ran(&log);
     let report = document("gpu", &run.run);
     for gpu in 0..2 {
-        let row = of_run(&report, gpu);
+        let (row, links) = (of_run(&report, "units", gpu), of_run(&report, "links", gpu));
         let samples: Vec<&Value> = log
             .iter()
             .filter(|line| line["what"] == "nvml sample" && line["device"] == gpu)
@@ -62,6 +62,7 @@ fn means_and_energy_are_what_the_devices_counted() {
         for key in keys {
             let sum = |sample: &Value| sample[format!("gpu_{key}")].as_f64().unwrap();
             let truth = (sum(last) - sum(first)) / (at(last) - at(first));
+            let row = if key.ends_with("_per_second") { links } else { row };
             let mean = row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"));
             // The two look at the clock one after the other.
             assert!((mean - truth).abs() <= truth * 0.02, "{key}: {mean} {truth}");
@@ -113,13 +114,14 @@ fn means_and_energy_are_what_the_devices_counted() {
 fn a_device_that_does_not_tell_what_its_units_do_says_so_once() {
     let why = "the device has no GPM, which Hopper and newer devices have";
     let (report, text) = need_some!(reported("nogpm"));
-    let row = of_run(&report, 0);
-    assert!(row["sm_active"].is_null() && row["nvlink_rx_bytes_per_second"].is_null(), "{row}");
+    let row = of_run(&report, "units", 0);
+    assert!(row["sm_active"].is_null(), "{row}");
+    assert!(rows(&report, "links").is_empty(), "{report}");
     assert_eq!(row["sm_active_missing"], why);
     assert_eq!(row["energy_source"], "counter");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words.matches(why).count(), 1, "{text}");
-    assert!(!words.contains("NVLink in"), "{text}");
+    assert!(!words.contains("tensor"), "{text}");
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn a_driver_without_these_functions_is_no_error() {
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let report = document("gpu", &run.run);
     assert!(rows(&report, "gpus")[0]["mean_power_watts"].is_number(), "{report}");
-    let row = of_run(&report, 0);
+    let row = of_run(&report, "units", 0);
     assert!(row["sm_active"].is_null(), "{row}");
     assert_eq!(row["sm_active_missing"], "this driver has no nvmlGpmQueryDeviceSupport");
     let series = recorded(&run.run);
@@ -148,7 +150,7 @@ fn a_metric_without_a_value_is_missing_and_not_zero() {
         ("nan=10", "dram_bandwidth_utilization", "NVML's value is NaN"),
     ] {
         let (report, _) = need_some!(reported(fault));
-        let row = of_run(&report, 0);
+        let row = of_run(&report, "units", 0);
         assert!(row[key].is_null() && row["sm_active"].as_f64().unwrap() > 0.0, "{row}");
         assert_eq!(row[format!("{key}_missing")], why);
     }
@@ -157,14 +159,14 @@ fn a_metric_without_a_value_is_missing_and_not_zero() {
 #[test]
 fn without_a_counter_of_energy_the_power_tells_it() {
     let (report, _) = need_some!(reported("noenergy"));
-    let row = of_run(&report, 0);
+    let row = of_run(&report, "units", 0);
     assert_eq!(row["energy_source"], "power");
     let watts =
         row["energy_joules"].as_f64().unwrap() / (row["energy_known_ns"].as_f64().unwrap() / 1e9);
     // The stand-in reports 301.5 W and one more at each reading.
     assert!((301.0..310.0).contains(&watts), "{row}");
     let (report, _) = need_some!(reported("noenergy,nopower"));
-    let row = of_run(&report, 0);
+    let row = of_run(&report, "units", 0);
     assert!(row["energy_joules"].is_null(), "{row}");
     assert_eq!(row["energy_joules_missing"], "Not Supported");
 }

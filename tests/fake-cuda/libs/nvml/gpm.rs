@@ -89,7 +89,6 @@ pub unsafe extern "C" fn nvmlGpmSampleAlloc(to: *mut *mut Sample) -> c_int {
 /// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut Sample) -> c_int {
-    write_line("{\"what\":\"nvml sample freed\"}\n");
     // SAFETY: the caller passes a sample of `nvmlGpmSampleAlloc`, and never uses it again.
     drop(unsafe { Box::from_raw(sample) });
     SUCCESS

@@ -17,7 +17,7 @@ pub use device::{SampledGpu, sampled};
 pub use samples::{FileSamples, of_file};
 use samples::{hosts, missing};
 use tables::{devices_table, readings_table, throttling_table};
-use units_table::{JudgedDevice, JudgedRank, units_table};
+use units_table::{JudgedDevice, JudgedRank, units_tables};
 
 /// The report `gpu`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -53,14 +53,15 @@ impl Analysis for Devices {
             .unzip();
         let hosts = hosts(&samples);
         let why = missing(&hosts);
-        let (units, why_not) = units_table(&hosts, &judged, &why);
-        let mut tables = [devices_table(&why), units, throttling_table(&why), readings_table(&why)];
+        let ([units, links], why_not) = units_tables(&hosts, &judged, &why);
+        let mut tables =
+            [devices_table(&why), units, links, throttling_table(&why), readings_table(&why)];
         for (name, host) in &hosts {
             for facts in host.devices() {
                 let device = DeviceSamples { host, facts };
                 tables[0].row(device.cells(name));
-                device.throttling(name, &mut tables[2]);
-                device.readings(name, &mut tables[3]);
+                device.throttling(name, &mut tables[3]);
+                device.readings(name, &mut tables[4]);
             }
         }
         let mut notes = Vec::new();

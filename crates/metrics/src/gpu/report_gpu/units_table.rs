@@ -1,4 +1,4 @@
-//! Makes the table of what the units of devices did, over the whole run and in the steps.
+//! Makes the tables of what the units and links of devices did, over the whole run and in the steps.
 
 use std::collections::BTreeMap;
 
@@ -48,13 +48,20 @@ struct Part<'a> {
     activity: Activity,
 }
 
-/// Makes the table, and notes on devices that don't tell what their units do.
-pub(super) fn units_table(
+/// A part of the time of a device, with its place in the tables.
+struct PlacedPart<'a> {
+    host: &'a str,
+    gpu: u32,
+    part: Part<'a>,
+}
+
+/// Makes the tables of units and of links, and notes on devices that don't tell what their units do.
+pub(super) fn units_tables(
     hosts: &BTreeMap<&str, HostSamples<'_>>,
     judged: &[JudgedRank],
     why: &str,
-) -> (Table, Vec<String>) {
-    let mut rows = Vec::new();
+) -> ([Table; 2], Vec<String>) {
+    let mut parts = Vec::new();
     let mut notes: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for (host, read) in hosts {
         for facts in read.devices() {
@@ -74,31 +81,64 @@ pub(super) fn units_table(
                     activity: readings.within(&of.judged),
                 })
             });
-            let parts = [whole].into_iter().chain(of_ranks);
-            let known = parts.filter(|part| part.activity.is_known());
-            rows.extend(known.map(|part| cells(host, device.index(), &part)));
+            let all = [whole].into_iter().chain(of_ranks);
+            let known = all.filter(|part| part.activity.is_known());
+            parts.extend(known.map(|part| PlacedPart { host, gpu: device.index(), part }));
         }
     }
-    let mut table = Table::new("units", "What the GPUs' units did", columns(&rows))
-        .about(
-            "by the GPUs, as means over samples; steps: samples within the steps; SMs: with any work; \
-             warps: of the most possible; DRAM: of the highest bandwidth; J: energy",
-        )
-        .empty(if hosts.values().any(|host| host.devices().next().is_some()) {
-            "no device told what its units do, nor its energy"
-        } else {
-            why
-        });
-    rows.into_iter().for_each(|row| table.row(row));
+    let has_devices = hosts.values().any(|host| host.devices().next().is_some());
+    let why = if has_devices { "no device told what its units do, nor its energy" } else { why };
+    let units = table(
+        Table::new("units", "What the GPUs' units did", unit_columns()).about(
+            "by the GPUs, as means over samples in the whole run and within the steps; SMs: with any \
+             work; warps: of the most possible; DRAM: of the highest bandwidth; J: energy",
+        ),
+        parts.iter().map(unit_cells).collect(),
+        why,
+    );
+    let links = table(
+        Table::new("links", "What went over the GPUs' links", link_columns())
+            .about("a second, by the GPUs, as means over the same samples"),
+        parts.iter().filter(|of| has_links(&of.part.activity)).map(link_cells).collect(),
+        why,
+    );
     let note = |((host, why), gpus): ((&str, &str), Vec<String>)| {
         let word = if gpus.len() > 1 { "GPUs" } else { "GPU" };
         format!("{host}: what the units of {word} {} did is not known: {why}", gpus.join(", "))
     };
-    (table, notes.into_iter().map(note).collect())
+    ([units, links], notes.into_iter().map(note).collect())
 }
 
-fn columns(rows: &[Vec<Cell>]) -> Vec<Column> {
-    let columns = [
+/// Adds rows to a table. What no row has takes no room in the text.
+fn table(mut table: Table, rows: Vec<Vec<Cell>>, why: &str) -> Table {
+    for (at, column) in table.columns.iter_mut().enumerate() {
+        if !rows.iter().any(|row| row[at].value().is_some()) {
+            column.heading = "";
+        }
+    }
+    rows.into_iter().for_each(|row| table.row(row));
+    table.empty(why)
+}
+
+/// The means that belong to links.
+const LINKS: [&str; 4] = [GPU_PCIE_RECEIVED, GPU_PCIE_SENT, GPU_NVLINK_RECEIVED, GPU_NVLINK_SENT];
+
+fn has_links(activity: &Activity) -> bool {
+    LINKS.iter().any(|name| activity.mean(name).is_some())
+}
+
+fn means<'a>(
+    activity: &'a Activity,
+    names: impl IntoIterator<Item = &'static str> + 'a,
+) -> impl Iterator<Item = Cell> + 'a {
+    names.into_iter().map(|name| match &activity.means[name] {
+        Ok(mean) => Cell::from(*mean),
+        Err(why) => Cell::missing(why),
+    })
+}
+
+fn unit_columns() -> Vec<Column> {
+    vec![
         Column::data("host", Unit::Text),
         Column::new("gpu", "GPU", Unit::Id),
         Column::new("part", "in", Unit::Text),
@@ -115,41 +155,47 @@ fn columns(rows: &[Vec<Cell>]) -> Vec<Column> {
         Column::data("fp32_active", Unit::Share),
         Column::data("fp16_active", Unit::Share),
         Column::data("integer_active", Unit::Share),
-        Column::new("pcie_rx_bytes_per_second", "PCIe in", Unit::BytesPerSecond),
-        Column::new("pcie_tx_bytes_per_second", "PCIe out", Unit::BytesPerSecond),
-        Column::new("nvlink_rx_bytes_per_second", "NVLink in", Unit::BytesPerSecond),
-        Column::new("nvlink_tx_bytes_per_second", "NVLink out", Unit::BytesPerSecond),
         Column::data("energy_joules", Unit::Number),
         Column::data("energy_source", Unit::Text),
         Column::data("energy_known_ns", Unit::Duration),
         Column::data("steps", Unit::Count),
         Column::new("step_energy_joules", "J/step", Unit::Number),
         Column::new("rank", "rank", Unit::Name),
-    ];
-    // What no device has takes no room in the text.
-    let is_known = |at: usize| rows.iter().any(|row| row[at].value().is_some());
-    let shown = |(at, column): (usize, Column)| match is_known(at) {
-        true => column,
-        false => Column { heading: "", ..column },
-    };
-    columns.into_iter().enumerate().map(shown).collect()
+    ]
 }
 
-fn cells(host: &str, gpu: u32, part: &Part<'_>) -> Vec<Cell> {
+fn link_columns() -> Vec<Column> {
+    vec![
+        Column::data("host", Unit::Text),
+        Column::new("gpu", "GPU", Unit::Id),
+        Column::new("part", "in", Unit::Text),
+        Column::new("pcie_rx_bytes_per_second", "PCIe in", Unit::BytesPerSecond),
+        Column::new("pcie_tx_bytes_per_second", "PCIe out", Unit::BytesPerSecond),
+        Column::new("nvlink_rx_bytes_per_second", "NVLink in", Unit::BytesPerSecond),
+        Column::new("nvlink_tx_bytes_per_second", "NVLink out", Unit::BytesPerSecond),
+        Column::new("rank", "rank", Unit::Name),
+    ]
+}
+
+fn link_cells(PlacedPart { host, gpu, part }: &PlacedPart<'_>) -> Vec<Cell> {
+    let mut cells = vec![(*host).into(), (*gpu).into(), part.words.into()];
+    cells.extend(means(&part.activity, LINKS));
+    cells.push(Cell::applies(part.rank));
+    cells
+}
+
+fn unit_cells(PlacedPart { host, gpu, part }: &PlacedPart<'_>) -> Vec<Cell> {
     let activity = &part.activity;
     let energy = activity.energy.map(|(energy, _)| energy);
     let source = energy.map_or(EnergySources::default(), |energy| energy.sources).words();
     let mut cells = vec![
-        host.into(),
-        gpu.into(),
+        (*host).into(),
+        (*gpu).into(),
         part.words.into(),
         activity.window_ns.into(),
         activity.sampled_ns.into(),
     ];
-    cells.extend(GPU_MEANS.map(|name| match &activity.means[name] {
-        Ok(mean) => Cell::from(*mean),
-        Err(why) => Cell::missing(why),
-    }));
+    cells.extend(means(activity, GPU_MEANS.into_iter().filter(|name| !LINKS.contains(name))));
     let no_energy = &activity.no_energy;
     let of_step = match part.steps {
         None => Cell::Empty,

@@ -204,8 +204,8 @@ fn over_time(parts: &[(RankContext, RankHistory)]) -> Table {
         Column::new("power_watts", "W", Unit::Number),
         Column::data("energy_joules", Unit::Number),
         Column::data("energy_source", Unit::Text),
-        Column::new("sm_active", "SMs", Unit::Share),
-        Column::new("tensor_active", "tensor", Unit::Share),
+        Column::data("sm_active", Unit::Share),
+        Column::data("tensor_active", Unit::Share),
         Column::data("dram_bandwidth_utilization", Unit::Share),
         Column::data("throttle_reasons", Unit::Id),
         Column::data("throttled_ns", Unit::Duration),
@@ -222,8 +222,7 @@ fn over_time(parts: &[(RankContext, RankHistory)]) -> Table {
     let mut table = Table::new("over_time", "Over time", columns.collect())
         .about(
             "all ranks together; busy, exposed: shares of the steps in which devices work, and in \
-             which they only communicate; SMs, tensor: shares of the units that were active, by the \
-             devices; late rank: the one that the others wait for",
+             which they only communicate; late rank: the one that the others wait for",
         )
         .empty(NO_ROWS)
         .least_shown(STRETCHES as usize + 1);
