@@ -148,7 +148,8 @@ fn the_figures_of_planted_steps_are_their_truth() {
             throttled_ns: None,
             // Nobody read the counter after the last step.
             energy_millijoules: (step < 2).then_some(700_000),
-            sm_active_millionths: Some(500_000),
+            // The last reading holds for an unknown time.
+            sm_active_millionths: Some(if step == 2 { 473_684 } else { 500_000 }),
             tensor_active_millionths: None,
             dram_bandwidth_millionths: None,
         };
