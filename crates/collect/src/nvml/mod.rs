@@ -140,14 +140,24 @@ fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
     }
 }
 
-/// Returns the devices of this machine by NVML's numbers: the name of each, and why it has no GPM,
-/// if it has none.
-pub fn gpm_by_device() -> Result<Vec<(u32, String, Result<(), String>)>, String> {
+/// A device of this machine, and whether it tells what its units do.
+#[derive(Debug)]
+pub struct GpmSupport {
+    /// NVML's number of the device.
+    pub index: u32,
+    /// Name of the device.
+    pub name: String,
+    /// Why it doesn't tell it; `None` if it does.
+    pub why_not: Option<String>,
+}
+
+/// Returns which devices of this machine tell what their units do.
+pub fn gpm_support() -> Result<Vec<GpmSupport>, String> {
     let library = Library::open()?;
     let of_device = |index: u32| {
         let device = library.device(index).ok()?;
         let name = library.name(device).unwrap_or_default();
-        Some((index, name, library.gpm_support(device)))
+        Some(GpmSupport { index, name, why_not: library.gpm_support(device).err() })
     };
     Ok((0..library.devices()?).filter_map(of_device).collect())
 }

@@ -15,6 +15,7 @@ use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tprof_collect::GpmSupport;
 use tprof_wire::{cupti, env};
 
 /// Message for a machine without a driver. It has no hint, because no setting can change that.
@@ -128,15 +129,14 @@ fn kernel_times(devices: &[String]) -> Option<Check> {
 /// Checks which devices tell what their units do: NVML's GPM.
 fn units() -> Option<Check> {
     const NAME: &str = "gpu units";
-    let devices = match tprof_collect::gpm_by_device() {
+    let devices = match tprof_collect::gpm_support() {
         Ok(devices) if devices.is_empty() => return None,
         Ok(devices) => devices,
         Err(why) => return Some(Check::new(NAME, Verdict::Note, format!("not known: {why}"))),
     };
     let mut groups: BTreeMap<(Option<&str>, &str), Vec<String>> = BTreeMap::new();
-    for (index, name, support) in &devices {
-        let why = support.as_ref().err().map(String::as_str);
-        groups.entry((why, name)).or_default().push(index.to_string());
+    for GpmSupport { index, name, why_not } in &devices {
+        groups.entry((why_not.as_deref(), name)).or_default().push(index.to_string());
     }
     let of_group = |((why, name), indexes): (&(Option<&str>, &str), &Vec<String>)| {
         let can = match why {
@@ -145,7 +145,7 @@ fn units() -> Option<Check> {
         };
         format!("GPU {} ({name}): {can}", indexes.join(", "))
     };
-    let able = devices.iter().filter(|(.., support)| support.is_ok()).count();
+    let able = devices.iter().filter(|device| device.why_not.is_none()).count();
     let verdict = match able {
         0 => Verdict::Note,
         able if able < devices.len() => Verdict::Part,
