@@ -19,7 +19,7 @@ use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::report_gpu::Activity;
 use crate::host::Place;
 
-const NO_DEVICE: &str = "no reading of the GPU's management library is of this device";
+const NO_DEVICE: &str = "the GPU's management library was not read for this device";
 
 /// The data that the tables show of one device.
 pub(super) struct WaterfallRows {

@@ -14,7 +14,7 @@ use tprof_trace::model::counter::*;
 use super::samples::{FileSamples, holds_ns, means_every_ns};
 use super::series::{SampleSeries, area, grown, samples};
 
-const NO_SAMPLE: &str = "no sample lies within this time";
+const NO_SAMPLE: &str = "the samples lie outside of this time, or cross its borders";
 const NOT_READ: &str = "this recording is of a tprof that did not read it";
 
 /// The readings of one device.

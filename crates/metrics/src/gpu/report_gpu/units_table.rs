@@ -87,7 +87,11 @@ pub(super) fn units_tables(
         }
     }
     let has_devices = hosts.values().any(|host| host.devices().next().is_some());
-    let why = if has_devices { "no device told what its units do, nor its energy" } else { why };
+    let why = if has_devices {
+        "the devices told neither what their units do nor their energy"
+    } else {
+        why
+    };
     let units = table(
         Table::new("units", "What the GPUs' units did", unit_columns()).about(
             "by the GPUs, as means over samples in the whole run and within the steps; SMs: with any \

@@ -22,7 +22,7 @@ const NO_OPERATION: &str = "no operation between ranks was recorded";
 const NO_BYTES: &str = "the bytes of some of these operations are not known";
 const NO_CPU: &str = "the CPU time of the processes was not read";
 const NO_READING: &str = "it was not read in this time";
-const NO_MEANS: &str = "no device has told it in this time: `tprof report gpu` says why";
+const NO_MEANS: &str = "the devices did not tell it in this time: `tprof report gpu` says why";
 const NO_OTHERS: &str = "it needs two ranks with operations between ranks";
 
 pub(super) fn body(parts: &[(RankContext, RankHistory)]) -> Body {
