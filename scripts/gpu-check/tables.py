@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 
+import checks.units
 from evidence import Folder
 
 # Tables that a judge reads; the others contain names of files and users.
 TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations", "marks", "losses", "collectives", "devices")
-# The only counter compared: bytes held by stream-ordered pools.
+# The counters that are compared: bytes held by stream-ordered pools, and what a device's units do.
 POOL_HELD = "gpu_pool_held_bytes"
+COUNTERS = (POOL_HELD, *checks.units.COUNTERS)
 OF_RUN = ("version", "tprof", "start_ns", "end_ns", "finished", "completeness", "overhead", "asked_to_end")
 
 
@@ -34,7 +36,7 @@ def export(tprof, run, folder):
     for rank, all_tables in zip(ranks, whole["ranks"]):
         counters = all_tables["tables"].get("counters", {"columns": ["name"], "rows": []})
         at = counters["columns"].index("name")
-        rank["tables"]["counters"] = {**counters, "rows": [row for row in counters["rows"] if row[at] == POOL_HELD]}
+        rank["tables"]["counters"] = {**counters, "rows": [row for row in counters["rows"] if row[at] in COUNTERS]}
     write(os.path.join(folder, "tables.json.gz"), ranks)
 
 

@@ -119,6 +119,13 @@ FAULTS = {
     ),
     "torch made-up: blocks, default: their segments": rows_of(
         "device_allocations", with_values(bytes=1), folder=f"{TORCH}/blocks-default", first=lambda row: row["allocator"] == "library"),
+    "torch made-up: units: activity": (
+        in_file(f"{TORCH}/units/tables.json.gz", lambda whole: [
+            row.__setitem__(3, 0.0) for row in whole["ranks"][0]["tables"]["counters"]["rows"] if row[2] == "gpu_tensor_active"] and None),
+        rows_of("spans", with_values(name="phase none"), folder=f"{TORCH}/units"),
+    ),
+    "torch made-up: units: energy": rows_of(
+        "counters", with_values(value=0.0), folder=f"{TORCH}/units", first=lambda row: row["name"] == "gpu_energy_joules"),
     "torch made-up: plain runs under tprof": in_file(
         f"{TORCH}/train-plain/tables.json.gz", lambda tables: tables["ranks"][0]["tables"]["kernels"].update(rows=[])),
     "torch made-up: plain loses nothing": set_in(f"{TORCH}/train-plain/run.json", "completeness", "losses", value=LOSS),

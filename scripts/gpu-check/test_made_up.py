@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import checks.pytorch
 import checks.truth
+import checks.units
 import tables
 from evidence import Folder
 from test_planting import PROGRAM, edit_json, write_json
@@ -56,6 +57,21 @@ def complete(bundle):
     complete_torch(f"{bundle}/torch-made-up")
 
 
+def complete_units(at):
+    """Makes up a device that is idle, then bound by memory, then by tensor cores, for two seconds each."""
+    values = {checks.units.SMS: (0.0, 0.9, 0.95), "gpu_sm_occupancy": (0.0, 0.7, 0.2), checks.units.TENSOR: (0.0, 0.0, 0.8),
+              checks.units.DRAM: (0.0, 0.85, 0.3), checks.units.ENERGY: (100.0, 400.0, 650.0)}
+    rows, joules, second = [], 7e6, 10**9
+    for tenth in range(61):
+        phase = min(tenth // 20, 2)
+        rows += [[tenth * second // 10, 0, name, joules if name == checks.units.ENERGY else of[phase]] for name, of in values.items()]
+        joules += values[checks.units.ENERGY][phase] / 10
+    spans = [[f"phase {name}", at * 2 * second, 2 * second] for at, name in enumerate(checks.units.PHASES)]
+    write_json(f"{at}/units.json", {"phases": checks.units.PHASES, "seconds": 2})
+    write_json(f"{at}/tables.json.gz", {"ranks": [{"tables": {
+        "spans": table(["name", "start_ns", "duration_ns"], *spans), "counters": table(["time_ns", "device", "name", "value"], *rows)}}]})
+
+
 def complete_torch(at):
     write_json(f"{at}/takeover/takeover.json", {
         "before": {"word": "sin", "count": 5}, "within": {"word": "cos", "count": 30}, "after": {"word": "tan", "count": 7},
@@ -99,6 +115,7 @@ def complete_torch(at):
         write_json(f"{at}/train-plain/{of}.json", {"median_step_s": 0.01})
     write_json(f"{at}/train-plain/run.json", WHOLE_RUN)
     write_json(f"{at}/train-plain/tables.json.gz", {"ranks": [{"tables": kernel_rows(("gemm", 9))}]})
+    complete_units(f"{at}/units")
     write_json(f"{at}/loader/loader.json", {"sum": 80.0, "wanted": 80.0, "kernel": {"word": "cos", "count": 20}})
     write_json(f"{at}/loader/tables.json.gz", {"ranks": [{"tables": kernel_rows(("cos", 20))}]})
     shutil.copytree(f"{at}/../{PROGRAM}", f"{at}/rows")

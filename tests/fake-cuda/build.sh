@@ -2,7 +2,7 @@
 # Links the stand-ins for CUDA's libraries into DIR, under the real ones' names
 # and with their symbol versions, and the programs that the tests run on them:
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
-#     libcublasLt, libcuda, libnvidia-ml; major.o, for programs with libfake_cudart.a inside
+#     libcublasLt, libcuda, libnvidia-ml (no-gpm: without GPM); major.o, for programs with libfake_cudart.a inside
 #   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/hang-12, DIR/hang-13, DIR/gemms-12, DIR/gemms-13,
 #   DIR/memory-12, DIR/memory-13, DIR/replay-12, DIR/replay-13, DIR/profiled-12, DIR/profiled-13, DIR/subscribed-12, DIR/subscribed-13
 # `build.sh DIR`. A simulation: see src/lib.rs. Each file is moved into place when it is whole, because the tests of
@@ -49,6 +49,9 @@ for major in 12 13; do
     printf 'const int fake_major = %s;\n' "$major" | gcc -c -x c -o "$to/major.o.$$" - && mv "$to/major.o.$$" "$to/major.o"
     link "$to/libnccl.so.2" libfake_nccl.a "$major" '' 'nccl*;' "$to/libcudart.so.$major"
     link "$to/libnvidia-ml.so.1" libfake_nvml.a "$major" '' 'nvml*;'
+    # As drivers before R520 have it: without the functions `nvmlGpm…`.
+    mkdir -p "$out/no-gpm"
+    link "$out/no-gpm/libnvidia-ml.so.1" libfake_nvml.a "$major" '' 'nvml[A-FH-Z]*;'
     link "$to/libcublasLt.so.$major" libfake_cublaslt.a "$major" "libcublasLt.so.$major" 'cublasLt*;'
     link "$to/libcublas.so.$major" libfake_cublas.a "$major" "libcublas.so.$major" 'cublas*;' "$to/libcublasLt.so.$major"
     # A library that contains the runtime and exports none of its functions.

@@ -8,12 +8,13 @@ use tprof_tests::{
     Job, Scratch, Traced, document, need_some, stand_ins, tprof, traced, train, what_ran,
 };
 use tprof_trace::TraceFile;
+use tprof_trace::model::counter;
 
-const GPU: &[&str] = &["--activities", "gpu"];
+pub(crate) const GPU: &[&str] = &["--activities", "gpu"];
 
 /// Returns a training job with this number of steps of 22 ms, which begins after NVML has been read
 /// for the first time; and the stand-ins' log.
-fn training(
+pub(crate) fn training(
     steps: &str,
     env: &[(&str, &str)],
     scratch: &Scratch,
@@ -36,7 +37,10 @@ fn training(
 
 /// Runs such a training job under tprof. Returns the run and the values that NVML's stand-in
 /// returned.
-fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>), String> {
+pub(crate) fn ran(
+    steps: &str,
+    env: &[(&str, &str)],
+) -> Result<(Scratch, Traced, Vec<Value>), String> {
     let scratch = Scratch::new();
     let (job, log) = training(steps, env, &scratch)?;
     let run = traced(&job, GPU, &scratch);
@@ -45,7 +49,7 @@ fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>
     Ok((scratch, run, values))
 }
 
-type Series = BTreeMap<(u64, String), Vec<f64>>;
+pub(crate) type Series = BTreeMap<(u64, String), Vec<f64>>;
 
 /// Returns values by device and name, in order, without repeated values: an unchanged value is not
 /// written each time.
@@ -60,7 +64,7 @@ fn changes(values: impl Iterator<Item = (u64, String, f64)>) -> Series {
     series
 }
 
-fn recorded(run: &Path) -> Series {
+pub(crate) fn recorded(run: &Path) -> Series {
     let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
     let mut rows: Vec<_> = file.counters().iter().filter(|row| row.device.is_some()).collect();
     rows.sort_by_key(|row| row.time_ns);
@@ -78,8 +82,16 @@ fn returned(log: &[Value]) -> Series {
     }))
 }
 
-fn rows<'d>(report: &'d Value, table: &str) -> &'d [Value] {
+pub(crate) fn rows<'d>(report: &'d Value, table: &str) -> &'d [Value] {
     report["tables"][table].as_array().unwrap()
+}
+
+/// Number of the quantities of a device.
+const QUANTITIES: usize = 8 + 1 + counter::GPU_MEANS.len();
+
+/// Whether a quantity is read ten times a second unless `--gpu-interval` says otherwise.
+fn is_read_often(name: &str) -> bool {
+    name == counter::GPU_ENERGY || counter::GPU_MEANS.contains(&name)
 }
 
 #[test]
@@ -87,12 +99,13 @@ fn values_of_the_library_are_recorded_and_reported() {
     let (scratch, run, log) = need_some!(ran("60", &[("FAKE_CUDA_DEVICES", "2")]));
     let (returned, recorded) = (returned(&log), recorded(&run.run));
     assert_eq!(returned.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
-    assert_eq!(recorded.len(), 2 * 8);
+    assert_eq!(recorded.len(), 2 * QUANTITIES);
     for (key, values) in &recorded {
-        // The last reading may have come after the end of the run.
+        // The last readings may have come after the end of the run.
         let returned = &returned[key];
+        let after = if is_read_often(&key.1) { 5 } else { 1 };
         assert!(
-            returned.starts_with(values) && returned.len() - values.len() <= 1,
+            returned.starts_with(values) && returned.len() - values.len() <= after,
             "{key:?}: {returned:?}"
         );
     }
@@ -159,30 +172,37 @@ fn values_of_the_library_are_recorded_and_reported() {
 
 #[test]
 fn devices_are_read_at_the_requested_rate() {
-    let every = |options: &[&str]| -> Result<(u64, u64), String> {
+    // The interval by the facts, and the shortest time between readings of what is read rarely and of
+    // what is read often.
+    let every = |options: &[&str]| -> Result<(u64, u64, u64), String> {
         let scratch = Scratch::new();
         let (job, _) = training("60", &[], &scratch)?;
         let run = traced(&job, &[GPU, options].concat(), &scratch).run;
         let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
         let facts = file.properties().filter(|(key, _)| *key == "nvml").last().unwrap().1;
         let facts: Value = serde_json::from_str(facts).unwrap();
-        let mut times: Vec<u64> = file
-            .counters()
-            .iter()
-            .filter(|row| row.device.is_some())
-            .map(|row| row.time_ns)
-            .collect();
-        times.sort_unstable();
-        times.dedup();
-        let shortest = times.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(u64::MAX);
-        Ok((facts["every_ms"].as_u64().unwrap(), shortest))
+        let shortest = |is_counted: fn(&str) -> bool| {
+            let all = file.counters().iter().filter(|row| row.device.is_some());
+            let counted = all.filter(|row| is_counted(file.name(row.name)));
+            let mut times: Vec<u64> = counted.map(|row| row.time_ns).collect();
+            times.sort_unstable();
+            times.dedup();
+            times.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(u64::MAX)
+        };
+        let rarely = shortest(|name| !is_read_often(name));
+        let often = shortest(|name| counter::GPU_MEANS.contains(&name));
+        Ok((facts["every_ms"].as_u64().unwrap(), rarely, often))
     };
-    let (every_ms, shortest) = need_some!(every(&["--gpu-interval", "100ms"]));
+    let tenth = 100_000_000..500_000_000;
+    let (every_ms, rarely, often) = need_some!(every(&["--gpu-interval", "100ms"]));
     assert_eq!(every_ms, 100);
-    assert!((100_000_000..500_000_000).contains(&shortest), "{shortest} ns");
-    let (every_ms, shortest) = need_some!(every(&[]));
+    assert!(tenth.contains(&rarely) && tenth.contains(&often), "{rarely} and {often} ns");
+    let (every_ms, rarely, often) = need_some!(every(&[]));
     assert_eq!(every_ms, 500);
-    assert!(shortest >= 500_000_000, "{shortest} ns");
+    assert!(rarely >= 500_000_000 && tenth.contains(&often), "{rarely} and {often} ns");
+    let (every_ms, rarely, often) = need_some!(every(&["--gpu-interval", "300ms"]));
+    assert_eq!(every_ms, 300);
+    assert!(rarely >= 300_000_000 && tenth.contains(&often), "{rarely} and {often} ns");
 }
 
 #[test]
@@ -210,7 +230,7 @@ fn memory_in_use_leaves_out_the_reserve_where_the_driver_reports_it() {
     for (fault, reserve) in [("", 0.0), ("old", RESERVED)] {
         let (scratch, run, log) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", fault)]));
         let series = &recorded(&run.run);
-        assert_eq!(series.len(), 8, "{fault}: {series:?}");
+        assert_eq!(series.len(), QUANTITIES, "{fault}: {series:?}");
         for (key, values) in series {
             assert!(returned(&log)[key].starts_with(values), "{fault}: {key:?}");
         }

@@ -36,6 +36,7 @@ mod ctl;
 mod damage;
 mod decided;
 mod device_blocks;
+mod device_units;
 mod devices;
 mod diff;
 mod disk;

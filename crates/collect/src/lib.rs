@@ -53,6 +53,7 @@ pub use config::{
 };
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
+pub use nvml::{GpmSupport, gpm_support};
 pub use output::keeping;
 pub use output::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
 pub use output::ranks;

@@ -15,8 +15,12 @@ pub enum CounterUnit {
     Hertz,
     /// A power in watts.
     Watts,
+    /// An energy in joules.
+    Joules,
     /// Temperature in degrees Celsius.
     Celsius,
+    /// Bytes a second, shown with binary prefixes.
+    BytesPerSecond,
     /// A number of things, or a number whose unit only the program knows.
     Count,
 }
@@ -27,8 +31,14 @@ impl CounterUnit {
     pub fn of(name: &str) -> CounterUnit {
         match name {
             counter::GPU_UTILIZATION | counter::GPU_MEMORY_UTILIZATION => CounterUnit::Share,
+            counter::GPU_PCIE_RECEIVED
+            | counter::GPU_PCIE_SENT
+            | counter::GPU_NVLINK_RECEIVED
+            | counter::GPU_NVLINK_SENT => CounterUnit::BytesPerSecond,
+            name if counter::GPU_MEANS.contains(&name) => CounterUnit::Share,
             counter::GPU_SM_CLOCK | counter::GPU_MEMORY_CLOCK => CounterUnit::Hertz,
             counter::GPU_POWER => CounterUnit::Watts,
+            counter::GPU_ENERGY => CounterUnit::Joules,
             counter::GPU_TEMPERATURE => CounterUnit::Celsius,
             counter::CGROUP_THROTTLED_NS => CounterUnit::Nanoseconds,
             name if name.ends_with("_bytes") => CounterUnit::Bytes,
@@ -37,7 +47,8 @@ impl CounterUnit {
     }
 }
 
-/// Whether a counter only rises, so that its last value is the sum since the run began.
+/// Whether a counter only rises, so that its last value is the sum since the run began. A device's
+/// energy isn't one: it rises from when the driver was loaded.
 pub fn is_total(name: &str) -> bool {
     use counter::*;
     let totals = [READ_BYTES, WRITTEN_BYTES, STORAGE_READ_BYTES, STORAGE_WRITTEN_BYTES];
@@ -90,6 +101,22 @@ pub fn title(name: &str) -> &str {
         counter::GPU_TEMPERATURE => "temperature",
         counter::STEPS_BEGUN => "Steps begun",
         counter::GPU_THROTTLE => "reasons for lower clocks, bits",
+        counter::GPU_ENERGY => "energy since the driver was loaded",
+        counter::GPU_SM_ACTIVE => "SMs active",
+        counter::GPU_SM_OCCUPANCY => "occupancy of SMs",
+        counter::GPU_TENSOR_ACTIVE => "tensor cores active",
+        counter::GPU_TENSOR_HMMA_ACTIVE => "tensor cores active, HMMA",
+        counter::GPU_TENSOR_IMMA_ACTIVE => "tensor cores active, IMMA",
+        counter::GPU_TENSOR_DFMA_ACTIVE => "tensor cores active, DFMA",
+        counter::GPU_FP64_ACTIVE => "FP64 active, without tensor cores",
+        counter::GPU_FP32_ACTIVE => "FP32 active, without tensor cores",
+        counter::GPU_FP16_ACTIVE => "FP16 active, without tensor cores",
+        counter::GPU_INTEGER_ACTIVE => "integer units active",
+        counter::GPU_DRAM_BANDWIDTH => "memory bandwidth in use",
+        counter::GPU_PCIE_RECEIVED => "received over PCIe",
+        counter::GPU_PCIE_SENT => "sent over PCIe",
+        counter::GPU_NVLINK_RECEIVED => "received over NVLink",
+        counter::GPU_NVLINK_SENT => "sent over NVLink",
         counter::TCP_RETRANSMITTED => "TCP segments sent again",
         counter::TCP_SENT => "TCP segments sent",
         counter::TCP_RECEIVE_ERRORS => "TCP segments received with errors",
@@ -124,14 +151,18 @@ mod tests {
             assert_ne!(title(name), name);
             let (unit, is_bytes) = (CounterUnit::of(name), name.ends_with("_bytes"));
             assert_eq!(unit == CounterUnit::Bytes, is_bytes, "{name}");
-            for (end, expected) in [
-                ("_hz", CounterUnit::Hertz),
-                ("_watts", CounterUnit::Watts),
-                ("_celsius", CounterUnit::Celsius),
-                ("_utilization", CounterUnit::Share),
-                ("_ns", CounterUnit::Nanoseconds),
-            ] {
-                assert_eq!(unit == expected, name.ends_with(end), "{name}");
+            let ends: [(&[&str], CounterUnit); 7] = [
+                (&["_hz"], CounterUnit::Hertz),
+                (&["_watts"], CounterUnit::Watts),
+                (&["_joules"], CounterUnit::Joules),
+                (&["_celsius"], CounterUnit::Celsius),
+                (&["_bytes_per_second"], CounterUnit::BytesPerSecond),
+                (&["_utilization", "_active", "_occupancy"], CounterUnit::Share),
+                (&["_ns"], CounterUnit::Nanoseconds),
+            ];
+            for (ends, expected) in ends {
+                let has_end = ends.iter().any(|end| name.ends_with(end));
+                assert_eq!(unit == expected, has_end, "{name}");
             }
         }
         assert!(is_total(counter::READ_BYTES) && !is_total(counter::RSS_BYTES));

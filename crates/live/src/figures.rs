@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use tprof_facts::clock_reasons::REASONS;
-use tprof_facts::history::{lateness, meeting_ns};
+use tprof_facts::history::{Energy, lateness, meeting_ns};
 use tprof_trace::model::HistoryRow;
 
 /// Time before a rank's newest row in which the ranks' waits for each other are compared, ns.
@@ -122,7 +122,7 @@ impl Figure {
             Figure::StorageRead => "bytes read from storage for the processes",
             Figure::StorageWritten => "bytes written to storage for the processes",
             Figure::Energy => {
-                "energy of the devices, sum over devices: mean power readings by time"
+                "energy of the devices, sum over devices: by their own counters, or else mean power readings by time"
             }
             Figure::Throttled => {
                 "time for which the CPU limit of the cgroup stopped its tasks, sum over tasks"
@@ -168,9 +168,7 @@ impl Figure {
             Figure::Written => number(row.written_bytes),
             Figure::StorageRead => number(row.storage_read_bytes),
             Figure::StorageWritten => number(row.storage_written_bytes),
-            Figure::Energy => {
-                row.power_milliwatts.map(|power| power as f64 * row.duration_ns as f64 / 1e12)
-            }
+            Figure::Energy => Energy::of(row).map(|energy| energy.joules),
             Figure::Throttled => seconds(row.throttled_ns),
             Figure::Median => of_steps(row.median_ns),
             Figure::Longest => of_steps(row.longest_ns),

@@ -480,7 +480,7 @@ pub static GPU_INTERVAL: Setting = Setting {
     name: "gpu-interval",
     short: None,
     group: Group::HowMuch,
-    help: "Time between GPU readings (NVML), 100ms to 1m [default: 500ms]",
+    help: "Time between GPU readings (NVML), 100ms to 1m [default: 500ms]; activity of units and energy up to 5 times as often",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
         resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?;

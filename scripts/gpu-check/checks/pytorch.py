@@ -5,6 +5,7 @@ import checks.journal
 import checks.older
 import checks.rows
 import checks.truth
+import checks.units
 import tables
 
 MEMORY_STEP = 2 << 20  # PyTorch and the driver take memory in pieces of 2 MiB
@@ -162,6 +163,7 @@ def judge(bundle, findings):
         judge_memory(what, folder, checks.older.edition(bundle), findings)
         for kind in folder.folders("blocks-"):
             checks.blocks.judge(f"{what}: blocks, {kind.removeprefix('blocks-')}", folder.folder(kind), findings)
+        checks.units.judge(f"{what}: units", folder.folder("units"), simulated, findings)
         judge_training(what, folder, findings)
         judge_loader(what, folder.folder("loader"), simulated, findings)
         checks.rows.judge(f"{what}, training", folder.folder("rows"), findings)

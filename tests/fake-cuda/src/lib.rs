@@ -11,7 +11,7 @@
 //! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine reports to it, with the same bytes as that version |
 //! | `libcublas.so.12`, `.13` | cuBLAS | multiplications: one or two kernels each, launched without the runtime's stand-in |
 //! | `libcublasLt.so.12`, `.13` | cuBLASLt | the same, by descriptors and layouts |
-//! | `libnvidia-ml.so.1` | NVML | reports made-up utilisation, memory, clocks, power and temperature |
+//! | `libnvidia-ml.so.1` | NVML | reports made-up utilisation, memory, clocks, power, energy, temperature and activity of units |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
 //! `libcuda.so.1` is not a whole driver: it has only the functions that `tprof doctor --run-kernel` calls. The kernel

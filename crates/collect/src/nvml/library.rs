@@ -123,8 +123,10 @@ macro_rules! call {
 }
 
 mod errors;
+mod gpm;
 
 pub use errors::{DeviceEvent, EventSet, NVLINKS, NvlinkErrors};
+pub use gpm::{GpmMetrics, GpmSample};
 
 /// Returns why the library can't be loaded. A build for musl can't load any library at run time.
 fn why_not() -> &'static str {

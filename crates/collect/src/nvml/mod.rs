@@ -1,5 +1,5 @@
-//! Reads the state of devices from outside the job: utilization, memory, clocks, power,
-//! temperature, why clocks are low, and errors. A call to the driver's management library may take
+//! Reads the state of devices from outside the job: utilization, memory, clocks, power, energy,
+//! temperature, why clocks are low, what their units do, and errors. A call to the driver's management library may take
 //! milliseconds. Therefore a thread of the collector makes the calls, and no thread of the job
 //! waits for them.
 //!
@@ -8,11 +8,13 @@
 
 mod errors;
 mod library;
+mod means;
 
 use crate::machine::MachineMessage;
 use crate::output::files::{Files, OpenFile};
 use errors::{DeviceErrors, ErrorWatch};
 use library::{CLOCK_MEMORY, CLOCK_SM, Device, Library};
+use means::DeviceMeans;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,6 +90,7 @@ struct KnownDevice {
     uuid: String,
     facts: Map<String, Value>,
     missing: BTreeMap<&'static str, String>,
+    means: DeviceMeans,
     errors: DeviceErrors,
 }
 
@@ -107,22 +110,56 @@ fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
     let driver = library.driver().unwrap_or_default();
     let mut errors = ErrorWatch::begin(&library, &mut devices);
     let mut news = true;
+    let often = means::every(every);
+    let mut due = Instant::now();
     while !stop.load(Relaxed) {
+        let all = Instant::now() >= due;
         for device in &mut devices {
-            let time_ns = sys::monotonic_ns();
-            let (values, missing) = read(&library, device.device);
-            news |= missing != device.missing;
-            device.missing = missing;
-            let (index, uuid) = (device.index, device.uuid.clone());
-            send(NvmlMessage::Read(Reading { time_ns, index, uuid, values }));
+            news |= device.means.read(&library, device.device, &mut |time_ns, values| {
+                let (index, uuid) = (device.index, device.uuid.clone());
+                send(NvmlMessage::Read(Reading { time_ns, index, uuid, values }));
+            });
+            if all {
+                let time_ns = sys::monotonic_ns();
+                let (values, missing) = read(&library, device.device);
+                news |= missing != device.missing;
+                device.missing = missing;
+                let (index, uuid) = (device.index, device.uuid.clone());
+                send(NvmlMessage::Read(Reading { time_ns, index, uuid, values }));
+            }
+        }
+        if all {
+            due = Instant::now() + every;
         }
         news |= errors.read(&library, &mut devices, send);
         if news {
             send(NvmlMessage::Facts(facts(every, &driver, &devices)));
         }
-        let until = Instant::now() + every;
+        let until = Instant::now() + often;
         news = errors.wait(&library, &mut devices, until, stop, send);
     }
+}
+
+/// A device of this machine, and whether it tells what its units do.
+#[derive(Debug)]
+pub struct GpmSupport {
+    /// NVML's number of the device.
+    pub index: u32,
+    /// Name of the device.
+    pub name: String,
+    /// Why it doesn't tell it; `None` if it does.
+    pub why_not: Option<String>,
+}
+
+/// Returns which devices of this machine tell what their units do.
+pub fn gpm_support() -> Result<Vec<GpmSupport>, String> {
+    let library = Library::open()?;
+    let of_device = |index: u32| {
+        let device = library.device(index).ok()?;
+        let name = library.name(device).unwrap_or_default();
+        Some(GpmSupport { index, name, why_not: library.gpm_support(device).err() })
+    };
+    Ok((0..library.devices()?).filter_map(of_device).collect())
 }
 
 fn devices(library: &Library) -> Result<Vec<KnownDevice>, String> {
@@ -149,8 +186,9 @@ fn devices(library: &Library) -> Result<Vec<KnownDevice>, String> {
         );
         let highest = library.highest_clock(device, CLOCK_SM);
         fact("highest_sm_clock_hz", highest.map(|mhz| (u64::from(mhz) * 1_000_000).into()));
+        let means = DeviceMeans::of(library, device);
         let (missing, errors) = (BTreeMap::new(), DeviceErrors::default());
-        known.push(KnownDevice { index, device, uuid, facts, missing, errors });
+        known.push(KnownDevice { index, device, uuid, facts, missing, means, errors });
     }
     Ok(known)
 }
@@ -160,13 +198,16 @@ fn facts(every: Duration, driver: &str, devices: &[KnownDevice]) -> Value {
         let mut facts = device.facts.clone();
         facts.insert("index".to_owned(), device.index.into());
         facts.insert("uuid".to_owned(), device.uuid.as_str().into());
-        facts.insert("missing".to_owned(), json!(device.missing));
+        let missing: BTreeMap<_, _> = device.missing.iter().chain(device.means.missing()).collect();
+        facts.insert("missing".to_owned(), json!(missing));
+        facts.insert("no_means".to_owned(), json!(device.means.none()));
         facts.insert("errors".to_owned(), device.errors.facts());
         Value::from(facts)
     };
     json!({
         "driver": driver,
         "every_ms": every.as_millis() as u64,
+        "means_every_ms": means::every(every).as_millis() as u64,
         "devices": devices.iter().map(of_device).collect::<Vec<_>>(),
     })
 }
@@ -192,7 +233,8 @@ fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, St
 }
 
 /// Number of readings that may wait until a file exists. If there are more, the newest are dropped.
-const WAITING: usize = 1024;
+/// Eight devices have about 180 a second.
+const WAITING: usize = 8192;
 
 /// Readings that are not written to files yet.
 #[derive(Debug, Default)]

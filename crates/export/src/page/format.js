@@ -25,7 +25,7 @@ function formatCount(count) {
   return Math.round(count).toLocaleString("en-US");
 }
 function formatValue(value, unit) {
-  const units = { ns: formatTime, bytes: formatBytes, share: (share) => formatShare(share, 1), Hz: (hertz) => scaled(hertz, HERTZ_UNITS), W: (watts) => `${digits(watts)} W`, "°C": (degrees) => `${Math.round(degrees)} °C` };
+  const units = { ns: formatTime, bytes: formatBytes, share: (share) => formatShare(share, 1), Hz: (hertz) => scaled(hertz, HERTZ_UNITS), W: (watts) => `${digits(watts)} W`, J: (joules) => `${digits(joules)} J`, "B/s": (rate) => `${formatBytes(rate)}/s`, "°C": (degrees) => `${Math.round(degrees)} °C` };
   return (units[unit] || formatCount)(value);
 }
 function formatShare(part, whole) {

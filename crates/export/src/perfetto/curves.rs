@@ -108,7 +108,9 @@ fn named(name: &str) -> (&str, Unit) {
         CounterUnit::Nanoseconds => Unit::Named("ns"),
         CounterUnit::Hertz => Unit::Named("Hz"),
         CounterUnit::Watts => Unit::Named("W"),
+        CounterUnit::Joules => Unit::Named("J"),
         CounterUnit::Celsius => Unit::Named("°C"),
+        CounterUnit::BytesPerSecond => Unit::Named("B/s"),
         CounterUnit::Share | CounterUnit::Count => Unit::None,
     };
     (name.strip_suffix("_bytes").unwrap_or(name), unit)
@@ -182,6 +184,7 @@ mod tests {
         assert_eq!(named(counter::RSS_BYTES), ("rss", Unit::Bytes));
         assert_eq!(named(counter::GPU_SM_CLOCK), (counter::GPU_SM_CLOCK, Unit::Named("Hz")));
         assert_eq!(named(counter::GPU_POWER), (counter::GPU_POWER, Unit::Named("W")));
+        assert_eq!(named(counter::GPU_PCIE_SENT), (counter::GPU_PCIE_SENT, Unit::Named("B/s")));
         assert_eq!(named("loss"), ("loss", Unit::None));
     }
 }

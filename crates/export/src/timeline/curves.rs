@@ -6,7 +6,7 @@ use std::convert::Infallible;
 
 use serde_json::{Value, json};
 use tprof_facts::counters::{CounterUnit, is_total, title};
-use tprof_trace::model::{DeviceAllocation, ProcessEnd, ProcessIndex};
+use tprof_trace::model::{DeviceAllocation, ProcessEnd, ProcessIndex, counter};
 
 use super::device_memory;
 use super::processes::Processes;
@@ -121,6 +121,10 @@ impl Curves {
         let gpus = Gpus::of(&part.trace);
         let mut curves: BTreeMap<Key, Vec<(u64, f64)>> = BTreeMap::new();
         for row in part.trace.counters() {
+            // Power shows the same better than an energy that began long before the run.
+            if part.trace.name(row.name) == counter::GPU_ENERGY {
+                continue;
+            }
             let key = (row.process, gpus.gpu(row), row.name.0);
             curves.entry(key).or_default().push((row.time_ns, row.value));
         }
@@ -196,7 +200,9 @@ fn word(unit: CounterUnit) -> &'static str {
         CounterUnit::Share => "share",
         CounterUnit::Hertz => "Hz",
         CounterUnit::Watts => "W",
+        CounterUnit::Joules => "J",
         CounterUnit::Celsius => "°C",
+        CounterUnit::BytesPerSecond => "B/s",
         CounterUnit::Count => "count",
     }
 }

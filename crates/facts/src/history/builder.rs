@@ -228,6 +228,11 @@ impl HistoryBuilder {
         row.sm_clock_hz = levels.least_mean(Gauge::Clock, time);
         row.throttle_reasons = levels.joined(Gauge::ThrottleReasons, time, |a, b| a | b);
         row.throttled_ns = grown(Gauge::Throttled);
+        row.energy_millijoules = levels.energy(time).map(|joules| (joules * 1e3).round() as u64);
+        let mean = |gauge| levels.held_mean(gauge, time, 1e6);
+        row.sm_active_millionths = mean(Gauge::SmActive);
+        row.tensor_active_millionths = mean(Gauge::TensorActive);
+        row.dram_bandwidth_millionths = mean(Gauge::DramBandwidth);
         self.settled_ns = self.settled_ns.max(time.1);
         self.forget();
         row

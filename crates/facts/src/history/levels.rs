@@ -6,6 +6,9 @@ use tprof_trace::model::{ProcessIndex, counter};
 
 /// A reading older than this says nothing about now: its reader may hang.
 const STALE_NS: u64 = 60_000_000_000;
+/// Longest time for which a mean holds: the recorder writes one that doesn't change once a second,
+/// and reads it at least every 12 s.
+const HOLDS_NS: u64 = 25_000_000_000;
 /// Largest number of readings of one quantity that are remembered. Beyond it every second one is
 /// dropped.
 const MOST: usize = 1 << 16;
@@ -25,6 +28,10 @@ pub(super) enum Gauge {
     Power,
     Clock,
     ThrottleReasons,
+    Energy,
+    SmActive,
+    TensorActive,
+    DramBandwidth,
     /// CPU time of a process so far; it isn't a counter of the file.
     Cpu,
 }
@@ -45,6 +52,10 @@ impl Gauge {
             counter::GPU_POWER => Gauge::Power,
             counter::GPU_SM_CLOCK => Gauge::Clock,
             counter::GPU_THROTTLE => Gauge::ThrottleReasons,
+            counter::GPU_ENERGY => Gauge::Energy,
+            counter::GPU_SM_ACTIVE => Gauge::SmActive,
+            counter::GPU_TENSOR_ACTIVE => Gauge::TensorActive,
+            counter::GPU_DRAM_BANDWIDTH => Gauge::DramBandwidth,
             _ => return None,
         })
     }
@@ -131,6 +142,35 @@ impl Series {
         Some((value(end_ns) - value(start_ns)).max(0.0))
     }
 
+    /// Returns by how much a quantity has grown that grows evenly between two readings; `None`
+    /// unless it was read before the beginning and after the end.
+    fn grown_between(&self, start_ns: u64, end_ns: u64) -> Option<f64> {
+        let is_read_before = self.readings.front()?.0 <= start_ns;
+        let is_read_after = self.readings.back()?.0 >= end_ns;
+        (is_read_before && is_read_after).then(|| self.grown(start_ns, end_ns, true))?
+    }
+
+    /// Returns the mean by time of a quantity whose value holds until the next reading, and the time
+    /// in which it is known, ns. Of a reading that crosses the beginning or the end, that part
+    /// counts which is inside.
+    fn held(&self, start_ns: u64, end_ns: u64) -> (f64, u64) {
+        let first = self.until(start_ns).saturating_sub(1);
+        let (mut area, mut time_ns) = (0.0, 0);
+        for (now, next) in self.readings.range(first..).zip(self.readings.range(first..).skip(1)) {
+            if now.0 >= end_ns {
+                break;
+            }
+            // Nobody knows what was in the time in which it wasn't read.
+            let is_gap = next.0 - now.0 > HOLDS_NS;
+            let held_ns = next.0.min(end_ns).saturating_sub(now.0.max(start_ns));
+            if !is_gap {
+                area += now.1 * held_ns as f64;
+                time_ns += held_ns;
+            }
+        }
+        (area / time_ns.max(1) as f64, time_ns)
+    }
+
     fn forget(&mut self, before_ns: u64) {
         // The last reading before that time tells the value at it.
         while self.readings.get(1).is_some_and(|next| next.0 <= before_ns) {
@@ -176,6 +216,28 @@ impl Levels {
     pub fn grown(&self, gauge: Gauge, start_ns: u64, end_ns: u64) -> Option<u64> {
         let is_even = gauge == Gauge::Cpu;
         sum(self.of(gauge).filter_map(|series| series.grown(start_ns, end_ns, is_even)))
+    }
+
+    /// Returns by how much the energy of all devices has grown together; `None` unless that is known
+    /// of each device.
+    pub fn energy(&self, (start_ns, end_ns): (u64, u64)) -> Option<f64> {
+        let is_of_all = self.of(Gauge::Power).count() <= self.of(Gauge::Energy).count();
+        let grown = self.of(Gauge::Energy).map(|series| series.grown_between(start_ns, end_ns));
+        let sum = grown.reduce(|a, b| Some(a? + b?))?;
+        sum.filter(|_| is_of_all)
+    }
+
+    /// Returns the mean over devices and time of a quantity whose value holds until the next
+    /// reading, multiplied by `scale`; `None` unless it is known for at least half of the time.
+    pub fn held_mean(&self, gauge: Gauge, time: (u64, u64), scale: f64) -> Option<u64> {
+        let (mut sum, mut known_ns, mut count) = (0.0, 0, 0);
+        for (mean, time_ns) in self.of(gauge).map(|series| series.held(time.0, time.1)) {
+            sum += mean * time_ns as f64;
+            known_ns += time_ns;
+            count += 1;
+        }
+        let is_enough = known_ns > 0 && known_ns * 2 >= (time.1 - time.0) * count;
+        is_enough.then(|| whole(sum / known_ns as f64 * scale))
     }
 
     /// Returns the sum of the means in a stretch of time, multiplied by `scale`.
@@ -263,6 +325,46 @@ mod tests {
         assert_eq!(levels.grown(Gauge::Cpu, 0, 99), Some(100));
         assert_eq!(levels.grown(Gauge::Cpu, 0, 9), None);
         assert_eq!(levels.grown(Gauge::Written, 0, 9), None);
+    }
+
+    #[test]
+    fn energy_is_that_of_all_devices_or_unknown() {
+        let mut levels = Levels::default();
+        let mut add = |device, at, joules| {
+            levels.add(Gauge::Energy, GaugeOwner::Device(device), at * S, joules);
+            levels.energy((2 * S, 4 * S))
+        };
+        add(0, 1, 1000.0);
+        assert_eq!(add(0, 3, 1400.0), None, "it was not read after the end");
+        assert_eq!(add(0, 5, 1600.0), Some(300.0));
+        // The energy of a second device isn't known from the beginning on.
+        add(1, 3, 10.0);
+        assert_eq!(add(1, 5, 20.0), None);
+        levels.add(Gauge::Power, GaugeOwner::Device(0), S, 300.0);
+        assert_eq!(levels.energy((3 * S, 4 * S)), Some(105.0));
+        for device in 1..3 {
+            levels.add(Gauge::Power, GaugeOwner::Device(device), S, 300.0);
+        }
+        assert_eq!(levels.energy((3 * S, 4 * S)), None, "the third has only power");
+    }
+
+    #[test]
+    fn means_count_by_the_time_for_which_they_hold() {
+        let mut levels = Levels::default();
+        for (at, value) in [(1, 0.2), (2, 0.8), (5, 0.5), (60, 1.0), (61, 1.0)] {
+            levels.add(Gauge::SmActive, GaugeOwner::Device(0), at * S, value);
+        }
+        let mean = |levels: &Levels, from, until| {
+            levels.held_mean(Gauge::SmActive, (from * S, until * S), 1000.0)
+        };
+        assert_eq!((mean(&levels, 1, 5), mean(&levels, 2, 4)), (Some(650), Some(800)));
+        assert_eq!(mean(&levels, 0, 2), Some(200), "known of half of the time");
+        assert_eq!((mean(&levels, 5, 9), mean(&levels, 61, 62)), (None, None));
+        for (at, value) in [(1, 0.0), (2, 0.0), (5, 0.0)] {
+            levels.add(Gauge::SmActive, GaugeOwner::Device(1), at * S, value);
+        }
+        assert_eq!(mean(&levels, 1, 5), Some(325));
+        assert_eq!(levels.held_mean(Gauge::TensorActive, (S, 5 * S), 1000.0), None);
     }
 
     #[test]

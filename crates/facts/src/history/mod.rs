@@ -8,11 +8,13 @@
 //! - `device_time` and `happened` remember intervals and instants for a while, `levels` readings;
 //! - `draft` puts consecutive steps together;
 //! - `builder` makes rows of all that;
-//! - `recorded` reads the rows of a file, and `late` compares those of several ranks.
+//! - `recorded` reads the rows of a file, `late` compares those of several ranks, and `energy` says
+//!   what a row's devices took, and by what.
 
 mod builder;
 mod device_time;
 mod draft;
+mod energy;
 mod happened;
 mod late;
 mod levels;
@@ -22,5 +24,6 @@ mod tests;
 
 pub use builder::HistoryBuilder;
 pub use draft::word;
+pub use energy::{Energy, EnergySources};
 pub use late::{lateness, meeting_ns};
 pub use recorded::{LATE_PROPERTY, RankHistory, of_events, of_file};

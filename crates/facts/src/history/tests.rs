@@ -92,6 +92,10 @@ fn planted() -> Recording {
             job.counter(time_ns, counter::READ_BYTES, process, (step * 20 + tenth) as f64 * 10.0);
             job.counter(time_ns, counter::GPU_POWER, (None, Some(3)), 400.0 + (tenth % 2) as f64);
             job.counter(time_ns, counter::GPU_TEMPERATURE, (None, Some(3)), 60.0 + tenth as f64);
+            let joules = 5e6 + (step * 20 + tenth) as f64 * 35.0;
+            job.counter(time_ns, counter::GPU_ENERGY, (None, Some(3)), joules);
+            let active = (tenth % 2) as f64;
+            job.counter(time_ns, counter::GPU_SM_ACTIVE, (None, Some(3)), active);
             job.counter(time_ns, counter::GPU_THROTTLE, (None, Some(3)), (1 << (tenth % 3)) as f64);
             job.writer.watcher().unwrap().cpu_time(0, time_ns, (step * 20 + tenth) * 50 * MS);
         }
@@ -142,6 +146,12 @@ fn the_figures_of_planted_steps_are_their_truth() {
             sm_clock_hz: None,
             throttle_reasons: Some(7),
             throttled_ns: None,
+            // Nobody read the counter after the last step.
+            energy_millijoules: (step < 2).then_some(700_000),
+            // The last reading holds for an unknown time.
+            sm_active_millionths: Some(if step == 2 { 473_684 } else { 500_000 }),
+            tensor_active_millionths: None,
+            dram_bandwidth_millionths: None,
         };
         assert_eq!(*row, expected);
         let power = row.power_milliwatts.unwrap();

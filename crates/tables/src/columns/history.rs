@@ -1,6 +1,6 @@
 //! Defines the columns of the figures of steps that are kept for the whole job.
 
-use tprof_facts::history::word;
+use tprof_facts::history::{Energy, word};
 use tprof_trace::model::{HistoryRow, HistorySource};
 
 use crate::column::{Cell, columns};
@@ -18,6 +18,10 @@ impl StepFigures {
     fn of_steps(&self, value: u64) -> Cell<'static> {
         Cell::opt((self.row.steps > 0).then_some(value))
     }
+}
+
+fn millionths(value: Option<u64>) -> Cell<'static> {
+    value.map_or(Cell::Null, |value| Cell::Float(value as f64 / 1e6))
 }
 
 columns! { pub(crate) HISTORY of StepFigures:
@@ -60,5 +64,10 @@ columns! { pub(crate) HISTORY of StepFigures:
     "sm_clock_hz" Int "mean clock of the multiprocessors, of the slowest device" |r, _| Cell::opt(r.row.sm_clock_hz);
     "throttle_reasons" Int "NVML's bits of the reasons for low clocks, of all devices" |r, _| Cell::opt(r.row.throttle_reasons);
     "throttled_ns" Int "time for which the CPU limit of the cgroup kept its tasks off the processors" |r, _| Cell::opt(r.row.throttled_ns);
+    "energy_joules" Float "energy that the devices took between beginning and end of the row, added up" |r, _| Energy::of(&r.row).map_or(Cell::Null, |energy| Cell::Float(energy.joules));
+    "energy_source" Text "what the energy comes from: counter, of the devices, or power, mean readings by time" |r, _| Energy::of(&r.row).and_then(|energy| energy.sources.words()).map_or(Cell::Null, Cell::Text);
+    "sm_active" Float "share of the devices' multiprocessors that were busy; null, as the next two, where no device told it" |r, _| millionths(r.row.sm_active_millionths);
+    "tensor_active" Float "share of the time in which tensor cores worked" |r, _| millionths(r.row.tensor_active_millionths);
+    "dram_bandwidth_utilization" Float "share of the devices' memory bandwidth in use" |r, _| millionths(r.row.dram_bandwidth_millionths);
     "computed" Bool "whether it was computed from recorded events, without CPU time, because the recording has none or was cut off" |r, _| Cell::Bool(r.is_computed);
 }

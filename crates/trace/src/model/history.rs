@@ -79,6 +79,15 @@ pub struct HistoryRow {
     pub throttle_reasons: Option<u64>,
     /// Time for which the CPU limit of the cgroup kept its tasks off the processors, added up.
     pub throttled_ns: Option<u64>,
+    /// Energy that the devices took, added up, by their own counters, mJ.
+    pub energy_millijoules: Option<u64>,
+    /// Share of the devices' multiprocessors that were busy, in millionths. This and the next two
+    /// are means over devices and time.
+    pub sm_active_millionths: Option<u64>,
+    /// Share of the time in which tensor cores worked, in millionths.
+    pub tensor_active_millionths: Option<u64>,
+    /// Share of the devices' memory bandwidth that was in use, in millionths.
+    pub dram_bandwidth_millionths: Option<u64>,
 }
 
 impl HistoryRow {

@@ -107,6 +107,59 @@ pub mod counter {
     pub const GPU_TEMPERATURE: &str = "gpu_temperature_celsius";
     /// The reasons why clocks are lower than they could be: NVML's bits, as a number.
     pub const GPU_THROTTLE: &str = "gpu_throttle_reasons";
+    /// Energy that the board has taken since the driver was loaded, J.
+    pub const GPU_ENERGY: &str = "gpu_energy_joules";
+    /// Share of the multiprocessors that were busy, over the time. This counter and those below it
+    /// are means over a stretch of time (NVML's GPM). The row's time is the beginning of the
+    /// stretch, so that the value holds until the next row, as that of other counters.
+    pub const GPU_SM_ACTIVE: &str = "gpu_sm_active";
+    /// Warps on the multiprocessors, as a share of the most that could be there.
+    pub const GPU_SM_OCCUPANCY: &str = "gpu_sm_occupancy";
+    /// Share of the time in which tensor cores of the multiprocessors worked.
+    pub const GPU_TENSOR_ACTIVE: &str = "gpu_tensor_active";
+    /// The same, for half precision and others that use these units (HMMA).
+    pub const GPU_TENSOR_HMMA_ACTIVE: &str = "gpu_tensor_hmma_active";
+    /// The same, for integers (IMMA).
+    pub const GPU_TENSOR_IMMA_ACTIVE: &str = "gpu_tensor_imma_active";
+    /// The same, for double precision (DFMA).
+    pub const GPU_TENSOR_DFMA_ACTIVE: &str = "gpu_tensor_dfma_active";
+    /// Share of the time in which the multiprocessors calculated in double precision, outside the
+    /// tensor cores.
+    pub const GPU_FP64_ACTIVE: &str = "gpu_fp64_active";
+    /// The same, in single precision.
+    pub const GPU_FP32_ACTIVE: &str = "gpu_fp32_active";
+    /// The same, in half precision.
+    pub const GPU_FP16_ACTIVE: &str = "gpu_fp16_active";
+    /// The same, with integers.
+    pub const GPU_INTEGER_ACTIVE: &str = "gpu_integer_active";
+    /// Bandwidth of the device's memory in use, as a share of the most that is possible.
+    pub const GPU_DRAM_BANDWIDTH: &str = "gpu_dram_bandwidth_utilization";
+    /// Bytes a second that the device received over PCIe.
+    pub const GPU_PCIE_RECEIVED: &str = "gpu_pcie_rx_bytes_per_second";
+    /// Bytes a second that the device sent over PCIe.
+    pub const GPU_PCIE_SENT: &str = "gpu_pcie_tx_bytes_per_second";
+    /// Bytes a second that the device received over all its links of NVLink.
+    pub const GPU_NVLINK_RECEIVED: &str = "gpu_nvlink_rx_bytes_per_second";
+    /// Bytes a second that the device sent over all its links of NVLink.
+    pub const GPU_NVLINK_SENT: &str = "gpu_nvlink_tx_bytes_per_second";
+    /// The means over a stretch of time, in the order in which people see them.
+    pub const GPU_MEANS: [&str; 15] = [
+        GPU_SM_ACTIVE,
+        GPU_SM_OCCUPANCY,
+        GPU_TENSOR_ACTIVE,
+        GPU_TENSOR_HMMA_ACTIVE,
+        GPU_TENSOR_IMMA_ACTIVE,
+        GPU_TENSOR_DFMA_ACTIVE,
+        GPU_DRAM_BANDWIDTH,
+        GPU_FP64_ACTIVE,
+        GPU_FP32_ACTIVE,
+        GPU_FP16_ACTIVE,
+        GPU_INTEGER_ACTIVE,
+        GPU_PCIE_RECEIVED,
+        GPU_PCIE_SENT,
+        GPU_NVLINK_RECEIVED,
+        GPU_NVLINK_SENT,
+    ];
     /// Number of steps that a process has begun, recorded or not (`--overhead paired`). The value
     /// is written at the beginning of each step.
     pub const STEPS_BEGUN: &str = "steps_begun";
@@ -199,7 +252,7 @@ pub mod counter {
         GPU_NVLINK_DATA_ERRORS,
     ];
     /// All other names above. A program may use any other name.
-    pub const OWN: [&str; 25] = [
+    pub const OWN: [&str; 41] = [
         RSS_BYTES,
         PSS_BYTES,
         MAPPED_BYTES,
@@ -224,6 +277,22 @@ pub mod counter {
         GPU_POWER,
         GPU_TEMPERATURE,
         GPU_THROTTLE,
+        GPU_ENERGY,
+        GPU_SM_ACTIVE,
+        GPU_SM_OCCUPANCY,
+        GPU_TENSOR_ACTIVE,
+        GPU_TENSOR_HMMA_ACTIVE,
+        GPU_TENSOR_IMMA_ACTIVE,
+        GPU_TENSOR_DFMA_ACTIVE,
+        GPU_DRAM_BANDWIDTH,
+        GPU_FP64_ACTIVE,
+        GPU_FP32_ACTIVE,
+        GPU_FP16_ACTIVE,
+        GPU_INTEGER_ACTIVE,
+        GPU_PCIE_RECEIVED,
+        GPU_PCIE_SENT,
+        GPU_NVLINK_RECEIVED,
+        GPU_NVLINK_SENT,
         STEPS_BEGUN,
     ];
 }

@@ -46,4 +46,8 @@ columns_of! {
     31 plain sm_clock_hz,
     32 plain throttle_reasons,
     33 plain throttled_ns,
+    34 plain energy_millijoules,
+    35 plain sm_active_millionths,
+    36 plain tensor_active_millionths,
+    37 plain dram_bandwidth_millionths,
 }

@@ -1,20 +1,21 @@
 //! Checks what tprof can record of GPUs: the driver, CUPTI and its other users, NVTX and NCCL. Also
 //! checks how a given program can be recorded.
 //!
-//! This module neither initialises CUDA nor calls CUPTI: some CUPTI versions crash at their first
+//! This module neither initialises CUDA nor calls CUPTI (but NVML, which needs neither): some CUPTI versions crash at their first
 //! call if the driver does not fit.
 #![allow(unsafe_code)] // loads the driver's library, and calls one function of it
 
 use super::check::{Check, Verdict};
 use libloading::os::unix::{Library, RTLD_LAZY};
 use object::{Object, ObjectSection};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tprof_collect::GpmSupport;
 use tprof_wire::{cupti, env};
 
 /// Message for a machine without a driver. It has no hint, because no setting can change that.
@@ -26,6 +27,7 @@ pub fn machine() -> Vec<Check> {
     let mut checks = driver(&libraries);
     let driver_is_there = checks[0].verdict != Verdict::Note;
     if driver_is_there {
+        checks.extend(units());
         checks.push(library_of_cupti(&libraries));
         checks.extend(host());
         checks.extend(faults(&libraries));
@@ -122,6 +124,35 @@ fn kernel_times(devices: &[String]) -> Option<Check> {
         );
         Check::new("kernel times", Verdict::Note, found)
     })
+}
+
+/// Checks which devices tell what their units do: NVML's GPM.
+fn units() -> Option<Check> {
+    const NAME: &str = "gpu units";
+    let devices = match tprof_collect::gpm_support() {
+        Ok(devices) if devices.is_empty() => return None,
+        Ok(devices) => devices,
+        Err(why) => return Some(Check::new(NAME, Verdict::Note, format!("not known: {why}"))),
+    };
+    let mut groups: BTreeMap<(Option<&str>, &str), Vec<String>> = BTreeMap::new();
+    for GpmSupport { index, name, why_not } in &devices {
+        groups.entry((why_not.as_deref(), name)).or_default().push(index.to_string());
+    }
+    let of_group = |((why, name), indexes): (&(Option<&str>, &str), &Vec<String>)| {
+        let can = match why {
+            None => "activity of SMs, tensor cores, memory and links can be sampled".to_owned(),
+            Some(why) => format!("activity of SMs and other units cannot be sampled: {why}"),
+        };
+        format!("GPU {} ({name}): {can}", indexes.join(", "))
+    };
+    let able = devices.iter().filter(|device| device.why_not.is_none()).count();
+    let verdict = match able {
+        0 => Verdict::Note,
+        able if able < devices.len() => Verdict::Part,
+        _ => Verdict::Ok,
+    };
+    let found: Vec<String> = groups.iter().map(of_group).collect();
+    Some(Check::new(NAME, verdict, found.join("; ")))
 }
 
 /// Loads the driver's library, if the loader finds it. The library stays loaded, because threads

@@ -12,11 +12,17 @@
 //! | `ecc` | at the same time, the last device has an ECC error that could not be corrected |
 //! | `errors` | from then on, counters of errors of the last device are higher |
 //! | `noevents` | devices report no events |
+//! | `nogpm` | no device has GPM |
+//! | `nometric=N` | GPM does not support the metric N |
+//! | `nan=N` | GPM has no number for the metric N |
+//! | `noenergy` | devices do not count their energy |
 //!
 //! The counters of errors begin with errors from before the job. A device has two links of NVLink.
+//! `build.sh` also makes a library without GPM's functions, as drivers before R520 have it.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 mod errors;
+mod gpm;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::OpenOptions;

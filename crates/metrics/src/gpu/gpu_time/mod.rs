@@ -22,6 +22,7 @@ use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::{Busy, DeviceWindow, Needs, RankTrace};
 
+use super::report_gpu::{self, DeviceReadings};
 use beginning::RecordingStart;
 
 pub use cause::{CAUSES, IdleCause};
@@ -49,8 +50,11 @@ impl Analysis for GpuTime {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
+        let read = report_gpu::of_file(rank.file);
         of_devices(rank, None, |threads, waterfall, window| {
-            tables::WaterfallRows::of(rank, threads, waterfall, window)
+            let readings = DeviceReadings::of_rank(rank.file, &read, window.device);
+            let activity = readings.map(|readings| readings.within(&window.judged));
+            tables::WaterfallRows::of(rank, threads, waterfall, window, activity)
         })
     }
 

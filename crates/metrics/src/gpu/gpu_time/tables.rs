@@ -4,16 +4,22 @@ use rustc_hash::FxHashMap;
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_facts::copies::direction;
 use tprof_facts::labels::base_name;
-use tprof_facts::units::duration;
+use tprof_facts::units::{duration, percent};
 use tprof_rank::base::stats::median;
 use tprof_rank::{DeviceWindow, RankTrace};
 use tprof_trace::model::NameId;
+use tprof_trace::model::counter::{
+    GPU_DRAM_BANDWIDTH, GPU_SM_ACTIVE, GPU_SM_OCCUPANCY, GPU_TENSOR_ACTIVE,
+};
 
 use super::cause::IdleCause;
 use super::threads::Threads;
 use super::waterfall::{Waterfall, main_line};
 use crate::gpu::breakdown::NO_WORK;
+use crate::gpu::report_gpu::Activity;
 use crate::host::Place;
+
+const NO_DEVICE: &str = "the GPU's management library was not read for this device";
 
 /// The data that the tables show of one device.
 pub(super) struct WaterfallRows {
@@ -21,6 +27,8 @@ pub(super) struct WaterfallRows {
     window_ns: u64,
     steps: usize,
     parts: Vec<PartRow>,
+    /// What the device's units did in the window; `None` if it isn't known which device it is.
+    activity: Option<Activity>,
 }
 
 /// A part of a device's time.
@@ -41,6 +49,7 @@ impl WaterfallRows {
         threads: &Threads,
         waterfall: &Waterfall,
         window: &DeviceWindow,
+        activity: Option<Activity>,
     ) -> WaterfallRows {
         let work = |part, ns, words| PartRow {
             part,
@@ -76,7 +85,32 @@ impl WaterfallRows {
             window_ns: waterfall.window_ns,
             steps: window.steps,
             parts,
+            activity,
         }
+    }
+
+    fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.window_ns.max(1) as f64
+    }
+
+    /// Says what the device's units did, beside the compute; `None` if it isn't known.
+    fn units(&self, rank: &str) -> Option<String> {
+        let activity = self.activity.as_ref()?;
+        let active = activity.mean(GPU_SM_ACTIVE)?;
+        let compute = self.parts.iter().find(|part| part.part == "compute");
+        let more = [(GPU_TENSOR_ACTIVE, "tensor cores"), (GPU_DRAM_BANDWIDTH, "memory bandwidth")];
+        let more = more.into_iter().filter_map(|(name, words)| {
+            Some(format!(", {words} {}", percent(activity.mean(name)?)))
+        });
+        let device = self.device.map_or(String::new(), |device| format!(", GPU {device}"));
+        Some(format!(
+            "{rank}{device}: compute takes {} of the window; in the samples within it, which cover {} \
+             of it, the GPU's units were active: SMs {}{}",
+            percent(self.share(compute.map_or(0, |part| part.ns))),
+            percent(self.share(activity.sampled_ns)),
+            percent(active),
+            more.collect::<String>(),
+        ))
     }
 }
 
@@ -214,12 +248,17 @@ pub(super) fn body(ranks: &[(RankContext, Vec<WaterfallRows>)]) -> Body {
         Column::new("steps", "steps", Unit::Count),
         Column::new("working_share", "working", Unit::Share),
         Column::new("idle_share", "idle", Unit::Share),
+        Column::data("sampled_share", Unit::Share),
+        Column::data("sm_active", Unit::Share),
+        Column::data("sm_occupancy", Unit::Share),
+        Column::data("tensor_active", Unit::Share),
+        Column::data("dram_bandwidth_utilization", Unit::Share),
     ];
     let mut windows = Table::new("windows", "Judged time", columns)
         .about("the steps; without steps, from the first work on the device to the last")
         .empty(NO_WORK);
     for (at, row) in rows() {
-        let share = |ns: u64| ns as f64 / row.window_ns.max(1) as f64;
+        let share = |ns: u64| row.share(ns);
         let device = Cell::applies(row.device);
         let rank = || Cell::from(at.label.as_str());
         for part in &row.parts {
@@ -249,6 +288,11 @@ pub(super) fn body(ranks: &[(RankContext, Vec<WaterfallRows>)]) -> Body {
             let parts = row.parts.iter().filter(|part| part.cause.is_some() == is_idle);
             parts.map(|part| part.ns).sum()
         };
+        let unit = |name: &str| match row.activity.as_ref().map(|activity| &activity.means[name]) {
+            Some(Ok(mean)) => Cell::from(*mean),
+            Some(Err(why)) => Cell::missing(why),
+            None => Cell::missing(NO_DEVICE),
+        };
         windows.row(vec![
             rank(),
             device,
@@ -256,7 +300,16 @@ pub(super) fn body(ranks: &[(RankContext, Vec<WaterfallRows>)]) -> Body {
             row.steps.into(),
             share(sum(false)).into(),
             share(sum(true)).into(),
+            match &row.activity {
+                Some(activity) => share(activity.sampled_ns).into(),
+                None => Cell::missing(NO_DEVICE),
+            },
+            unit(GPU_SM_ACTIVE),
+            unit(GPU_SM_OCCUPANCY),
+            unit(GPU_TENSOR_ACTIVE),
+            unit(GPU_DRAM_BANDWIDTH),
         ]);
     }
-    Body { tables: vec![parts, windows], notes: Vec::new() }
+    let notes = rows().filter_map(|(at, row)| row.units(&at.label)).collect();
+    Body { tables: vec![parts, windows], notes }
 }

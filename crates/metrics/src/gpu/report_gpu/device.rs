@@ -7,6 +7,7 @@ use tprof_rank::base::object::object;
 use tprof_rank::base::reading::Reading;
 use tprof_trace::model::counter::*;
 
+use super::activity::DeviceReadings;
 use super::samples::{FileSamples, HostSamples, hosts, missing};
 use super::series::{SampleSeries, SeriesStats, share, sums};
 
@@ -76,6 +77,12 @@ impl DeviceSamples<'_> {
     /// Returns the reason why a quantity has no value.
     pub(super) fn why(&self, name: &str) -> &str {
         self.facts["missing"][name].as_str().unwrap_or(NO_READING)
+    }
+
+    /// Returns the readings of the means and the energy; `None` if the host has no facts.
+    pub(super) fn readings_of_units(&self) -> Option<DeviceReadings<'_>> {
+        let (series, host_facts) = (&self.host.series, self.host.facts?);
+        Some(DeviceReadings { series, host_facts, facts: self.facts })
     }
 
     pub(super) fn sampled(&self, host: &str) -> SampledGpu {

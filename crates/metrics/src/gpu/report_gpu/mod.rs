@@ -1,19 +1,23 @@
 //! `gpu`: reports what the GPUs' management library measured from outside the job: utilization,
-//! memory, clocks, power, temperature and throttling.
+//! memory, clocks, power, temperature, throttling, what the devices' units did, and energy.
 
+mod activity;
 mod device;
 mod samples;
 mod series;
 mod tables;
+mod units_table;
 
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use tprof_rank::{Needs, RankTrace};
+use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 
+pub(crate) use activity::{Activity, DeviceReadings};
 use device::DeviceSamples;
 pub use device::{SampledGpu, sampled};
 pub use samples::{FileSamples, of_file};
 use samples::{hosts, missing};
 use tables::{devices_table, readings_table, throttling_table};
+use units_table::{JudgedDevice, JudgedRank, units_tables};
 
 /// The report `gpu`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -28,26 +32,36 @@ struct Devices;
 impl Analysis for Devices {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = FileSamples;
+    type Part = (FileSamples, Vec<JudgedDevice>);
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::default()
+        WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> FileSamples {
-        of_file(rank.file)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
+        (of_file(rank.file), JudgedDevice::of(rank))
     }
 
-    fn join(&self, parts: Vec<(RankContext, FileSamples)>, _: &Options) -> Body {
-        let hosts = hosts(&parts);
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
+        let (samples, judged): (Vec<_>, Vec<_>) = parts
+            .into_iter()
+            .map(|(at, (samples, devices))| {
+                let judged =
+                    JudgedRank { rank: at.label.clone(), host: samples.host.clone(), devices };
+                ((at, samples), judged)
+            })
+            .unzip();
+        let hosts = hosts(&samples);
         let why = missing(&hosts);
-        let mut tables = [devices_table(&why), throttling_table(&why), readings_table(&why)];
+        let ([units, links], why_not) = units_tables(&hosts, &judged, &why);
+        let mut tables =
+            [devices_table(&why), units, links, throttling_table(&why), readings_table(&why)];
         for (name, host) in &hosts {
             for facts in host.devices() {
                 let device = DeviceSamples { host, facts };
                 tables[0].row(device.cells(name));
-                device.throttling(name, &mut tables[1]);
-                device.readings(name, &mut tables[2]);
+                device.throttling(name, &mut tables[3]);
+                device.readings(name, &mut tables[4]);
             }
         }
         let mut notes = Vec::new();
@@ -62,6 +76,7 @@ impl Analysis for Devices {
                 }
             }
         }
+        notes.extend(why_not);
         Body { tables: tables.into(), notes }
     }
 }

@@ -12,7 +12,7 @@ use super::series::SampleSeries;
 const NOT_SAMPLED: &str =
     "no GPU samples in this run (needs `--activities gpu`, the default, and an NVIDIA driver)";
 
-/// Names of the counters that are read for each device.
+/// Names of the counters that are read once per `--gpu-interval` for each device.
 pub(super) const COUNTERS: [&str; 8] = [
     GPU_UTILIZATION,
     GPU_MEMORY_UTILIZATION,
@@ -23,6 +23,11 @@ pub(super) const COUNTERS: [&str; 8] = [
     GPU_TEMPERATURE,
     GPU_THROTTLE,
 ];
+
+/// Returns the names of all counters of a device that are read from time to time.
+pub(super) fn counters() -> impl Iterator<Item = &'static str> {
+    COUNTERS.into_iter().chain([GPU_ENERGY]).chain(GPU_MEANS)
+}
 
 /// A value counts as valid until the next reading. But if the next reading comes later than this
 /// many nanoseconds, and later than `HOLDS_READINGS` sampling periods, then sampling had stopped,
@@ -53,9 +58,7 @@ pub fn of_file(file: &TraceFile) -> FileSamples {
     let of_host = file.counters().iter().filter(|row| row.process.is_none());
     for row in of_host.filter(|row| row.value.is_finite() && file.holds(row.time_ns)) {
         let name = file.name(row.name);
-        if let (Some(device), Some(known)) =
-            (row.device, COUNTERS.iter().find(|known| **known == name))
-        {
+        if let (Some(device), Some(known)) = (row.device, counters().find(|known| *known == name)) {
             part.series.entry((device, known)).or_default().insert(row.time_ns, row.value);
         }
     }
@@ -104,13 +107,23 @@ impl HostSamples<'_> {
 
     /// Returns the longest time for which a reading counts as valid, ns.
     pub(super) fn holds_ns(&self) -> u64 {
-        let every_ms = self.facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
-        every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)
+        holds_ns(self.facts)
     }
 
     pub(super) fn devices(&self) -> impl Iterator<Item = &Value> {
         self.facts.and_then(|facts| facts["devices"].as_array()).into_iter().flatten()
     }
+}
+
+/// Returns the longest time for which a reading counts as valid, ns, by a host's facts.
+pub(super) fn holds_ns(facts: Option<&Value>) -> u64 {
+    let every_ms = facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
+    every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)
+}
+
+/// Returns the time between two samples of the means, ns, by a host's facts; 0 if they are not read.
+pub(super) fn means_every_ns(facts: &Value) -> u64 {
+    facts["means_every_ms"].as_u64().unwrap_or(0).saturating_mul(1_000_000)
 }
 
 /// Returns the reasons of all hosts, for a run in which nothing is known about any device.

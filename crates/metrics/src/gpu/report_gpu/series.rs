@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tprof_rank::base::intervals::{Cover, Interval};
+
 /// Readings by time, ns.
 pub(crate) type SampleSeries = BTreeMap<u64, f64>;
 
@@ -15,11 +17,46 @@ pub(super) struct SeriesStats {
 
 /// Returns each value with the time until the next reading, during which the value was valid.
 /// Leaves out the last value, and values whose next reading comes after more than `most_ns`.
-fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
+fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (Interval, f64)> + '_ {
     let next = series.keys().skip(1);
     series.iter().zip(next).filter_map(move |((at, value), next)| {
-        let held = next - at;
-        (held <= most_ns).then_some((held, *value))
+        (next - at <= most_ns).then_some((Interval::new(*at, *next), *value))
+    })
+}
+
+/// Returns the samples that a series of means is of: a mean that didn't change is written less often
+/// than it is read, once per `every_ns`.
+pub(super) fn samples(
+    series: &SampleSeries,
+    most_ns: u64,
+    every_ns: u64,
+) -> impl Iterator<Item = (Interval, f64)> + '_ {
+    held(series, most_ns).flat_map(move |(interval, value)| {
+        let count = (interval.length() as f64 / every_ns.max(1) as f64).round().max(1.0) as u64;
+        let at = move |place: u64| interval.start + interval.length() * place / count;
+        (0..count).map(move |place| (Interval::new(at(place), at(place + 1)), value))
+    })
+}
+
+/// Returns the sum over a part of the time of each value by the time for which it was valid, ns, and
+/// that time.
+pub(super) fn area(series: &SampleSeries, most_ns: u64, part: &Cover) -> (f64, u64) {
+    held(series, most_ns).fold((0.0, 0), |(area, time_ns), (interval, value)| {
+        let inside_ns = part.length_within(interval);
+        (area + value * inside_ns as f64, time_ns + inside_ns)
+    })
+}
+
+/// Returns by how much a counter has grown in a part of the time, and in how much of it that is known,
+/// ns. Between two readings it grows evenly. If it falls, it was reset, which hides what it was.
+pub(super) fn grown(series: &SampleSeries, part: &Cover) -> (f64, u64) {
+    let next = series.iter().skip(1);
+    let pairs = series.iter().zip(next).filter(|(now, next)| next.1 >= now.1);
+    pairs.fold((0.0, 0), |(sum, time_ns), ((at, value), (until, later))| {
+        let interval = Interval::new(*at, *until);
+        let inside_ns = part.length_within(interval);
+        let share = inside_ns as f64 / interval.length().max(1) as f64;
+        (sum + (later - value) * share, time_ns + inside_ns)
     })
 }
 
@@ -27,8 +64,8 @@ pub(super) fn sums(series: &SampleSeries, most_ns: u64) -> Option<SeriesStats> {
     let last = *series.values().last()?;
     let (mut area, mut time) = (0.0, 0.0);
     for (held, value) in held(series, most_ns) {
-        area += held as f64 * value;
-        time += held as f64;
+        area += held.length() as f64 * value;
+        time += held.length() as f64;
     }
     let fold = |of: fn(f64, f64) -> f64| series.values().copied().fold(last, of);
     Some(SeriesStats {
@@ -43,7 +80,7 @@ pub(super) fn share(series: &SampleSeries, most_ns: u64, bits: u64) -> Option<f6
     let set = |value: f64| value as u64 & bits != 0;
     let last = *series.values().last()?;
     let (all, with) = held(series, most_ns).fold((0, 0), |(all, with), (held, value)| {
-        (all + held, with + if set(value) { held } else { 0 })
+        (all + held.length(), with + if set(value) { held.length() } else { 0 })
     });
     Some(if all > 0 { with as f64 / all as f64 } else { f64::from(u8::from(set(last))) })
 }

@@ -5,7 +5,7 @@ use tprof_facts::clock_reasons::{REASONS, slowing};
 use tprof_trace::model::counter::*;
 
 use super::device::{DeviceSamples, UNKNOWN};
-use super::samples::COUNTERS;
+use super::samples::{COUNTERS, counters};
 use super::series::SeriesStats;
 
 impl DeviceSamples<'_> {
@@ -66,7 +66,7 @@ impl DeviceSamples<'_> {
 
     pub(super) fn readings(&self, host: &str, table: &mut Table) {
         let Some(at) = self.host.at else { return };
-        for name in COUNTERS {
+        for name in counters() {
             for (time_ns, value) in self.series(name).into_iter().flatten() {
                 table.row(vec![
                     at.clock.since_start(*time_ns).into(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tprof_facts::history::meeting_ns;
+use tprof_facts::history::{Energy, meeting_ns};
 use tprof_trace::model::HistoryRow;
 
 use super::figures::copies_ns;
@@ -66,6 +66,12 @@ pub struct Cell {
     pub cpu: Part,
     /// Power by time, mW ns, of the time of the rows.
     pub power: Part,
+    /// Energy of the devices; `None` if no row knows it.
+    pub energy: Option<Energy>,
+    /// What the devices' units did, in millionths by time, of the time of the rows.
+    pub sm_active: Part,
+    pub tensor_active: Part,
+    pub dram_bandwidth: Part,
     pub read: Part,
     pub written: Part,
     /// Memory at the end of the last row that knows it, bytes.
@@ -94,7 +100,12 @@ impl Cell {
         self.copies.add(copies_ns(row), of_devices);
         self.meeting.add(meeting_ns(row), steps_ns);
         self.cpu.add(row.cpu_ns, time_ns);
-        self.power.add(row.power_milliwatts.map(|power| power.saturating_mul(time_ns)), time_ns);
+        let by_time = |value: Option<u64>| value.map(|value| value.saturating_mul(time_ns));
+        self.power.add(by_time(row.power_milliwatts), time_ns);
+        self.sm_active.add(by_time(row.sm_active_millionths), time_ns);
+        self.tensor_active.add(by_time(row.tensor_active_millionths), time_ns);
+        self.dram_bandwidth.add(by_time(row.dram_bandwidth_millionths), time_ns);
+        self.add_energy(Energy::of(row));
         self.read.add(row.read_bytes, time_ns);
         self.written.add(row.written_bytes, time_ns);
         self.throttled.add(row.throttled_ns, time_ns);
@@ -108,6 +119,10 @@ impl Cell {
     fn extend(&mut self, (from_ns, until_ns): (u64, u64)) {
         let (from, until) = self.extent_ns.unwrap_or((from_ns, until_ns));
         self.extent_ns = Some((from.min(from_ns), until.max(until_ns)));
+    }
+
+    fn add_energy(&mut self, more: Option<Energy>) {
+        self.energy = self.energy.into_iter().chain(more).reduce(Energy::plus);
     }
 
     fn join_reasons(&mut self, reasons: Option<u64>) {
@@ -133,12 +148,16 @@ impl Cell {
             (&mut self.meeting, later.meeting),
             (&mut self.cpu, later.cpu),
             (&mut self.power, later.power),
+            (&mut self.sm_active, later.sm_active),
+            (&mut self.tensor_active, later.tensor_active),
+            (&mut self.dram_bandwidth, later.dram_bandwidth),
             (&mut self.read, later.read),
             (&mut self.written, later.written),
             (&mut self.throttled, later.throttled),
         ] {
             *of = of.plus(other);
         }
+        self.add_energy(later.energy);
         self.heap_bytes = later.heap_bytes.or(self.heap_bytes);
         self.resident_bytes = later.resident_bytes.or(self.resident_bytes);
         self.device_memory_bytes = later.device_memory_bytes.or(self.device_memory_bytes);

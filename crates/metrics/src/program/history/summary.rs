@@ -1,7 +1,7 @@
 //! Makes a rank's part of the report of its rows.
 
 use tprof_document::RankContext;
-use tprof_facts::history;
+use tprof_facts::history::{self, Energy};
 use tprof_trace::model::{HistoryRow, HistorySource};
 
 use super::cells::{Cells, quantile};
@@ -29,6 +29,10 @@ pub struct RankHistory {
     pub most_ns: Option<u64>,
     /// Duration of the slowest step, ns, its number, and when its row began.
     pub slowest: Option<(u64, u64, u64)>,
+    /// Energy that the devices took in the rows with steps.
+    pub step_energy: Option<Energy>,
+    /// How many steps these rows have.
+    pub energy_steps: u64,
     /// The rows by time.
     pub cells: Cells,
     /// Where a figure changed.
@@ -65,6 +69,10 @@ impl RankHistory {
         let slowest = rows.iter().filter(|row| row.steps > 0).max_by_key(|row| row.longest_ns);
         let mut steps: Vec<(u64, u64)> = rows.iter().flat_map(step_times).collect();
         let end = rows.iter().max_by_key(|row| row.end_ns());
+        let in_steps = || {
+            let known = rows.iter().filter(|row| row.steps > 0);
+            known.filter_map(|row| Some((Energy::of(row)?, row.steps)))
+        };
         RankHistory {
             count: rows.len(),
             computed: history.computed,
@@ -77,6 +85,8 @@ impl RankHistory {
             steps: rows.iter().map(|row| row.steps).sum(),
             median_ns: quantile(&mut steps, 0.5),
             most_ns: quantile(&mut steps, 0.95),
+            step_energy: in_steps().map(|(energy, _)| energy).reduce(Energy::plus),
+            energy_steps: in_steps().map(|(_, steps)| steps).sum(),
             slowest: slowest.map(|row| (row.longest_ns, row.longest_step, time_ns(row))),
             cells: Cells::of(rows.iter().map(|row| (time_ns(row), row))),
             changes: figure_changes(rows, at),

@@ -1,7 +1,7 @@
 //! Makes the tables of the report `history`.
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
-use tprof_facts::history::word;
+use tprof_facts::history::{Energy, EnergySources, word};
 use tprof_facts::units;
 use tprof_trace::model::HistoryRow;
 
@@ -22,6 +22,7 @@ const NO_OPERATION: &str = "no operation between ranks was recorded";
 const NO_BYTES: &str = "the bytes of some of these operations are not known";
 const NO_CPU: &str = "the CPU time of the processes was not read";
 const NO_READING: &str = "it was not read in this time";
+const NO_MEANS: &str = "the devices did not tell it in this time: `tprof report gpu` says why";
 const NO_OTHERS: &str = "it needs two ranks with operations between ranks";
 
 pub(super) fn body(parts: &[(RankContext, RankHistory)]) -> Body {
@@ -78,11 +79,6 @@ fn notes(parts: &[(RankContext, RankHistory)]) -> Vec<String> {
     notes
 }
 
-/// Energy in joules of power by time in mW ns.
-fn joules(power: Part) -> Option<f64> {
-    power.sum().map(|sum| sum / 1e12)
-}
-
 fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -93,6 +89,8 @@ fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]
         Column::new("longest_step", "its step", Unit::Id),
         Column::data("longest_at_ns", Unit::Time),
         Column::data("energy_joules", Unit::Number),
+        Column::data("energy_source", Unit::Text),
+        Column::data("step_energy_joules", Unit::Number),
         Column::new("changes", "changes", Unit::Count),
         Column::data("from_ns", Unit::Time),
         Column::data("until_ns", Unit::Time),
@@ -104,7 +102,9 @@ fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]
         .about("changes: those that are listed below")
         .empty(NO_ROWS);
     for (at, part) in parts.iter().filter(|(_, part)| part.count > 0) {
-        let power = part.cells.each().fold(Part::default(), |sum, (_, cell)| sum.plus(cell.power));
+        let energy = part.cells.each().filter_map(|(_, cell)| cell.energy).reduce(Energy::plus);
+        let of_step =
+            part.step_energy.map(|energy| energy.joules / part.energy_steps.max(1) as f64);
         let of_rank = changes.iter().filter(|change| change.ranks.contains(&&*at.label));
         let (from_ns, until_ns) = part.extent_ns.unwrap_or_default();
         let last = part.sources.last().copied().unwrap_or_default();
@@ -116,7 +116,9 @@ fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]
             Cell::known(part.slowest.map(|slowest| slowest.0), NO_STEPS),
             Cell::known(part.slowest.map(|slowest| slowest.1), NO_STEPS),
             Cell::known(part.slowest.map(|slowest| slowest.2), NO_STEPS),
-            Cell::known(joules(power), NO_READING),
+            Cell::known(energy.map(|energy| energy.joules), NO_READING),
+            source(energy),
+            Cell::known(of_step, if part.steps == 0 { NO_STEPS } else { NO_READING }),
             of_rank.count().into(),
             from_ns.into(),
             until_ns.into(),
@@ -126,6 +128,12 @@ fn ranks_table(parts: &[(RankContext, RankHistory)], changes: &[JointChange<'_>]
         ]);
     }
     table
+}
+
+/// Returns what an energy comes from, as a cell.
+fn source(energy: Option<Energy>) -> Cell {
+    let sources = energy.map_or(EnergySources::default(), |energy| energy.sources);
+    Cell::known(sources.words(), NO_READING)
 }
 
 /// A stretch of time of all ranks.
@@ -195,6 +203,10 @@ fn over_time(parts: &[(RankContext, RankHistory)]) -> Table {
         Column::new("temperature_celsius", "max C", Unit::Number),
         Column::new("power_watts", "W", Unit::Number),
         Column::data("energy_joules", Unit::Number),
+        Column::data("energy_source", Unit::Text),
+        Column::data("sm_active", Unit::Share),
+        Column::data("tensor_active", Unit::Share),
+        Column::data("dram_bandwidth_utilization", Unit::Share),
         Column::data("throttle_reasons", Unit::Id),
         Column::data("throttled_ns", Unit::Duration),
         Column::new("late_share", "late by", Unit::Share),
@@ -235,6 +247,8 @@ fn stretch(
         (None, false) => Cell::missing(NO_OTHERS),
     };
     let reasons = row.cells.iter().filter_map(|cell| cell.throttle_reasons).reduce(|a, b| a | b);
+    let energy = row.cells.iter().filter_map(|cell| cell.energy).reduce(Energy::plus);
+    let millionths = |value: Option<f64>| Cell::known(value.map(|value| value / 1e6), NO_MEANS);
     let temperature = row.cells.iter().filter_map(|cell| cell.temperature_celsius).max();
     let bytes = |part: Part| part.sum().map(|sum| sum as u64);
     let extents = || row.cells.iter().filter_map(|cell| cell.extent_ns);
@@ -259,7 +273,11 @@ fn stretch(
         Cell::known(row.sum(|cell| cell.device_memory_bytes), NO_READING),
         Cell::known(temperature, NO_READING),
         Cell::known(row.sum_of_shares(|cell| cell.power).map(|power| power / 1e3), NO_READING),
-        Cell::known(joules(row.part(|cell| cell.power)), NO_READING),
+        Cell::known(energy.map(|energy| energy.joules), NO_READING),
+        source(energy),
+        millionths(row.share(|cell| cell.sm_active)),
+        millionths(row.share(|cell| cell.tensor_active)),
+        millionths(row.share(|cell| cell.dram_bandwidth)),
         Cell::known(reasons, NO_READING),
         Cell::known(bytes(row.part(|cell| cell.throttled)), NO_READING),
         late_cell(late.map(|late| late.share.into())),
@@ -360,6 +378,11 @@ fn rows_table(parts: &[(RankContext, RankHistory)]) -> Table {
         Column::data("sm_clock_hz", Unit::Number),
         Column::data("throttle_reasons", Unit::Id),
         Column::data("throttled_ns", Unit::Duration),
+        Column::data("energy_joules", Unit::Number),
+        Column::data("energy_source", Unit::Text),
+        Column::data("sm_active", Unit::Share),
+        Column::data("tensor_active", Unit::Share),
+        Column::data("dram_bandwidth_utilization", Unit::Share),
     ];
     let mut table = Table::new("rows", "Rows", columns).view(View::Data).empty(ALL_ROWS);
     for (at, part) in parts {
@@ -374,6 +397,9 @@ fn cells_of(label: &str, time_ns: u64, row: &HistoryRow) -> Vec<Cell> {
     let of_steps = |value: u64| Cell::applies((row.steps > 0).then_some(value));
     let device = |value: Option<u64>| Cell::known(value, NO_DEVICE);
     let read = |value: Option<u64>| Cell::known(value, NO_READING);
+    let energy = Energy::of(row);
+    let millionths =
+        |value: Option<u64>| Cell::known(value.map(|value| value as f64 / 1e6), NO_MEANS);
     let bytes = match row.collectives {
         Some(_) => Cell::known(row.collective_bytes, NO_BYTES),
         None => Cell::missing(NO_OPERATION),
@@ -412,5 +438,10 @@ fn cells_of(label: &str, time_ns: u64, row: &HistoryRow) -> Vec<Cell> {
         read(row.sm_clock_hz),
         read(row.throttle_reasons),
         read(row.throttled_ns),
+        Cell::known(energy.map(|energy| energy.joules), NO_READING),
+        source(energy),
+        millionths(row.sm_active_millionths),
+        millionths(row.tensor_active_millionths),
+        millionths(row.dram_bandwidth_millionths),
     ]
 }
