@@ -9,6 +9,8 @@
 
 mod names;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 use crate::shared::clock::Clock;
 use names::{MAX_FILES, Names};
