@@ -11,6 +11,8 @@ use crate::planted::{Plant, Planted, seconds};
 
 const LEAK: Plant =
     Plant { options: &["--mem", "exact", "--stacks", "python"], ..Plant::new(Python, "leak") };
+const OBJECTS: Plant =
+    Plant { options: &["--mem", "exact", "--stacks", "python"], ..Plant::new(Python, "objects") };
 const FORKED: Plant = Plant { options: &[], ..Plant::new(Python, "forked") };
 
 #[test]
@@ -55,6 +57,26 @@ fn a_growing_list_is_found_with_the_line_that_allocates() {
     let Some(planted) = LEAK.run() else { return };
     planted.is_found("HeapGrowth", "kept", 0.1);
     assert!(planted.text("HeapGrowth").contains("victim_keeps"));
+}
+
+/// Objects of up to 512 bytes are in no site of the heap: the interpreter maps arenas for them.
+#[test]
+fn kept_small_objects_of_python_are_found_in_the_interpreters_arenas() {
+    let of_arenas = |planted: &Planted| {
+        let found = planted.found("findings").iter();
+        let found = found.filter(|row| row["rule"] == "HeapGrowth" && row["subject"] == "arenas");
+        found.cloned().collect::<Vec<_>>()
+    };
+    let Some(planted) = OBJECTS.run() else { return };
+    let found = of_arenas(&planted);
+    let row = found.first().unwrap_or_else(|| panic!("{:#?}", planted.findings));
+    let (size, kept) = (row["size_bytes"].as_f64().unwrap(), planted.truth["kept"]);
+    assert!((size - kept).abs() <= 0.25 * kept, "{size} of {kept}: {row:#?}");
+    assert_eq!(row["line"].as_u64(), planted.line_with("HERE objects"), "{row:#?}");
+    assert!(row["seen"].as_str().unwrap().contains("Python's interpreter"), "{row:#?}");
+    // The same objects, which are released again.
+    let Some(planted) = (Plant { calm: true, ..OBJECTS }).run() else { return };
+    assert!(of_arenas(&planted).is_empty(), "{:#?}", planted.findings);
 }
 
 #[test]

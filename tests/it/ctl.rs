@@ -50,6 +50,29 @@ fn events_between_stop_and_start_are_not_recorded() {
     );
 }
 
+/// A job that calls `tprof ctl` itself, as some do at each epoch. That isn't a part of the job: its
+/// memory isn't missing from the run, and it is marked in the list of processes.
+#[test]
+fn commands_of_tprof_that_a_job_runs_are_told_from_its_own_processes() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let marks = "sleep 0.2; \"$1\" ctl mark epoch >&2 \"$2\" & wait; true";
+    let job = Job::sh(marks).arg(tprof_tests::tprof_at()).arg(&run);
+    traced_job(&job, EXACT, &run).run_in(scratch.cwd()).expect_code(0);
+    let made = report(&run).0;
+    let rows = made["processes"].as_array().unwrap();
+    let own: Vec<&Value> = rows.iter().filter(|row| row["own"] == true).collect();
+    assert!(
+        !own.is_empty() && own.iter().all(|row| row["command"].to_string().contains("tprof")),
+        "{rows:#?}"
+    );
+    assert!(own.len() < rows.len(), "{rows:#?}");
+    let blind = made["completeness"]["blind"].to_string();
+    assert!(!blind.contains("tprof"), "{blind}");
+    let text = tprof(["report"]).arg(&run).run_in(scratch.cwd()).expect_code(0).stdout;
+    assert!(text.contains("and 1 command of tprof's own"), "{text}");
+}
+
 /// While recording is off, the hooks under `--mem sampled` don't count either, so that they cost next
 /// to nothing.
 #[test]

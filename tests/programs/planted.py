@@ -321,6 +321,28 @@ def leak():
     expect(kept=len(kept) * (512 << 10))
 
 
+OBJECTS = 4000
+
+
+def victim_keeps_objects(kept, at):
+    kept[at : at + OBJECTS] = [(n, f"value {n}", {n: n}) for n in range(at + 1000, at + 1000 + OBJECTS)]  # HERE objects
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def objects():
+    """Keeps small objects, which lie in the interpreter's arenas. The list has its size before."""
+    kept = [None] * (PASSES * OBJECTS)
+    before = resident()
+    for number in range(PASSES):
+        victim_keeps_objects(kept, 0 if CALM else number * OBJECTS)
+        time.sleep(PAUSE_S)
+    expect(kept=resident() - before)
+
+
 def victim_drains(path):
     with open(path, "rb", buffering=0) as pipe:
         while pipe.read(4096):
@@ -574,6 +596,7 @@ WAYS = {
     "imports": imports,
     "gc": collected,
     "leak": leak,
+    "objects": objects,
     "checkpoint": storage,
     "native": native,
     "forked": forked,

@@ -19,8 +19,8 @@ pub(super) fn is_of_steps(part: &str) -> bool {
 /// The kind of a sum, its displayed name, and the key that distinguishes equal names.
 pub(super) type AmountName = (HostNameKind, String, String);
 
-/// Returns the amounts of a rank by cause: by part, by function, and by line.
-pub(super) fn amounts(host: &RankHost) -> Vec<(AmountName, Amount)> {
+/// Returns the amounts of a rank by cause: by part, by function, and by line. Its start-up is apart.
+pub(super) fn amounts(host: &RankHost, start_up: &Ledger) -> Vec<(AmountName, Amount)> {
     let ledger = &host.ledger;
     let mut all: Vec<(AmountName, Amount)> = Vec::new();
     for (part, time) in &ledger.parts {
@@ -29,9 +29,9 @@ pub(super) fn amounts(host: &RankHost) -> Vec<(AmountName, Amount)> {
         amount.variance += host.variance_by_step(*part);
         all.push((name, amount));
     }
-    if host.start_up.wall_ns > 0 {
+    if start_up.wall_ns > 0 {
         let name = (HostNameKind::Part, START_UP_NAME.to_owned(), START_UP.to_owned());
-        let value = host.start_up.wall_ns as f64;
+        let value = start_up.wall_ns as f64;
         all.push((name, Amount { value, ..Amount::default() }));
     }
     for (place, time) in &ledger.places {

@@ -57,12 +57,8 @@ pub struct HostActivity {
 }
 
 impl HostActivity {
-    /// Measures one rank.
-    pub fn of(
-        rank: &RankTrace<'_>,
-        memory: &RankMemory,
-        driver: Option<&RankHost>,
-    ) -> HostActivity {
+    /// Measures one rank, without its driving thread.
+    pub fn of(rank: &RankTrace<'_>, memory: &RankMemory) -> HostActivity {
         let pids: FxHashSet<u32> = rank.file.processes().iter().map(|row| row.pid).collect();
         let mut host = HostActivity {
             ranks: 1,
@@ -74,7 +70,6 @@ impl HostActivity {
         };
         host.add_samples(rank);
         host.add_sites(memory);
-        driver.into_iter().for_each(|driver| host.add_driver(driver));
         host.amounts.values_mut().for_each(|amount| amount.squares = amount.value.powi(2));
         host
     }
@@ -88,13 +83,16 @@ impl HostActivity {
         }
     }
 
-    fn add_driver(&mut self, driver: &RankHost) {
-        (self.driven, self.steps) = (1, driver.steps.len() as u64);
+    /// Adds the driving thread of the only rank in `self`: `driver` is its whole life,
+    /// `compared` that of the compared steps.
+    pub fn add_driver(&mut self, driver: &RankHost, compared: &RankHost) {
+        (self.driven, self.steps) = (1, compared.steps.len() as u64);
         let lost_ns = load::lost_ns(driver);
         (self.lost_ns, self.with_lost) = (lost_ns.unwrap_or(0), u64::from(lost_ns.is_some()));
-        for ((sort, name, of), amount) in causes::amounts(driver) {
+        for ((sort, name, of), amount) in causes::amounts(compared, &driver.start_up) {
             self.put(sort, name, &of, amount);
         }
+        self.amounts.values_mut().for_each(|amount| amount.squares = amount.value.powi(2));
     }
 
     /// Adds the activity of the rank's devices in these steps.

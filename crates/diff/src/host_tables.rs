@@ -29,7 +29,7 @@ const SHOWN: [TableWords; 9] = [
         sort: HostNameKind::Part,
         key: "parts",
         title: "Wall time of the driving thread",
-        about: "parts as in `report host`: of the judged time; start-up: all of it, once a rank",
+        about: "parts as in `report host`: of the compared steps; start-up: all of it, once a rank",
         counted: ["", ""],
     },
     TableWords {

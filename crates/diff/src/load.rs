@@ -38,6 +38,7 @@ mod tests {
     };
     use tprof_trace::{TraceHeader, TraceWriter};
 
+    use super::super::amount::HostNameKind;
     use super::super::verdict::LOAD_DIFFERED;
     use super::super::{Comparison, Gate, Side, SideOptions};
 
@@ -136,6 +137,25 @@ mod tests {
         // On each side, the steps differ only by the load, so the change without lost cores is
         // certain.
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
+    }
+
+    #[test]
+    fn the_work_of_a_step_of_warm_up_is_not_a_part_of_the_other_steps() {
+        let steps = |first: u64| {
+            let mut steps = vec![(20, 0); 12];
+            steps[0].0 = first;
+            steps
+        };
+        let (even, slow) = (side(&steps(20)), side(&steps(600)));
+        assert_eq!(slow.warm_up.len(), 1);
+        let running = |side: &Side| -> f64 {
+            let of = side.host.amounts.iter().filter(|((sort, _, key), _)| {
+                *sort == HostNameKind::Part && super::super::causes::is_of_steps(key)
+            });
+            of.map(|((sort, ..), amount)| side.host.mean_of(*sort, *amount, true).value).sum()
+        };
+        assert_eq!((running(&even) / 1e6).round(), 20.0);
+        assert_eq!((running(&slow) / 1e6).round(), 20.0);
     }
 
     #[test]

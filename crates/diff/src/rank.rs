@@ -2,13 +2,13 @@
 
 use std::sync::Mutex;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_document::{Analysis, Body, Options, RankContext};
 use tprof_facts::steps::StepSource;
 use tprof_metrics::host::RankHost;
 use tprof_metrics::memory::rank_memory;
 use tprof_metrics::program::steps::{StepDeviceTime, device_time_by_class, warm_up};
-use tprof_rank::base::intervals::Cover;
+use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace, Step};
 use tprof_trace::model::SpanKind;
@@ -97,10 +97,15 @@ impl Analysis for RankAnalysis {
         // A launcher isn't one of the job's ranks, so its threads don't count.
         let driver = at.rank.and_then(|_| RankHost::of(rank));
         if let Some(number) = at.rank {
-            let mut of_rank = HostActivity::of(rank, &memory, driver.as_ref());
-            of_rank.keep_parts(number);
             let compared = |step: &&Step| stepped && !warm_up.contains(&step.number);
             let compared: Vec<Step> = steps.iter().filter(compared).copied().collect();
+            let mut of_rank = HostActivity::of(rank, &memory);
+            if let Some(driver) = &driver {
+                let numbers = compared.iter().map(|step| step.number).collect();
+                let of_steps = of_steps(rank, driver, &numbers);
+                of_rank.add_driver(driver, of_steps.as_ref().unwrap_or(driver));
+            }
+            of_rank.keep_parts(number);
             of_rank.add_devices(rank, &compared);
             if let Ok(mut host) = self.host.lock() {
                 host.add(of_rank);
@@ -122,6 +127,22 @@ impl Analysis for RankAnalysis {
     fn join(&self, _: Vec<(RankContext, RankSide)>, _: &Options) -> Body {
         Body::default()
     }
+}
+
+/// Measures a rank's driving thread from the first to the last of these steps. Otherwise a slow step of
+/// warm-up would be a part of each step. Returns `None` if these are the first and the last step of
+/// the thread, so that `whole` has its time, or none of its steps.
+fn of_steps(rank: &RankTrace<'_>, whole: &RankHost, numbers: &FxHashSet<u64>) -> Option<RankHost> {
+    let is_compared = |number: u64| numbers.contains(&number);
+    let (first, last) = whole.steps.first().zip(whole.steps.last())?;
+    let has_ends = is_compared(first.number) && is_compared(last.number);
+    if has_ends || !whole.steps.iter().any(|step| is_compared(step.number)) {
+        return None;
+    }
+    RankHost::within(rank, |steps| {
+        let compared = steps.iter().filter(|step| is_compared(step.number));
+        Cover::of(compared.map(|step| step.interval)).span().unwrap_or(Interval::new(0, u64::MAX))
+    })
 }
 
 /// Returns the numbers of the steps that `report steps` calls warm-up.

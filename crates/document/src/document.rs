@@ -229,12 +229,15 @@ pub struct Column {
     pub unit: Unit,
     /// Whether the values are changes, which are displayed with their sign.
     pub signed: bool,
+    /// Whether text shows times since the beginning as coarsely as durations: `1 h 12 min`.
+    /// Otherwise they have all digits that steps need to differ.
+    pub coarse: bool,
 }
 
 impl Column {
     /// A column that is always shown.
     pub const fn new(key: &'static str, heading: &'static str, unit: Unit) -> Column {
-        Column { key, heading, unit, signed: false }
+        Column { key, heading, unit, signed: false, coarse: false }
     }
 
     /// The device of each row. It is displayed if a device other than the first one of its process
@@ -246,12 +249,17 @@ impl Column {
 
     /// A column of changes that is always shown.
     pub const fn change(key: &'static str, heading: &'static str, unit: Unit) -> Column {
-        Column { key, heading, unit, signed: true }
+        Column { key, heading, unit, signed: true, coarse: false }
+    }
+
+    /// A column of times since the beginning that lie far apart, and are read as durations are.
+    pub const fn coarse_time(key: &'static str, heading: &'static str) -> Column {
+        Column { key, heading, unit: Unit::Time, signed: false, coarse: true }
     }
 
     /// A column that only JSON and CSV have.
     pub const fn data(key: &'static str, unit: Unit) -> Column {
-        Column { key, heading: "", unit, signed: false }
+        Column { key, heading: "", unit, signed: false, coarse: false }
     }
 }
 

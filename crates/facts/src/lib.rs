@@ -42,6 +42,7 @@ pub mod operators;
 pub mod owner;
 pub mod pass_through;
 pub mod printable;
+pub mod sampled_time;
 pub mod sources;
 pub mod steps;
 pub mod thinned;

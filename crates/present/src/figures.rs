@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 /// Keys of the document that [`figures`] reads. A reader may skip the values of all other keys.
-pub const FIGURE_KEYS: [&str; 31] = [
+pub const FIGURE_KEYS: [&str; 32] = [
     "reports",
     "summary",
     "steps",
     "breakdown",
+    "history",
     "tables",
     "run",
     "wall_ns",
@@ -41,14 +42,21 @@ pub const FIGURE_KEYS: [&str; 31] = [
 /// Severities of findings, the worst first.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
-/// Returns the figures of a run, from its reports `summary`, `steps` and `breakdown`, as `tprof
-/// report summary,steps,breakdown --json` prints them.
+/// Returns the figures of a run, from its reports `summary`, `steps`, `breakdown` and `history`, as
+/// `tprof report summary,steps,breakdown,history --json` prints them. Of a run that has only its
+/// history left, the steps are those of the history.
 pub fn figures(all: &Value) -> Value {
     let summary = &all["reports"]["summary"];
     let ranks = summary["ranks"].as_array().map_or(&[][..], Vec::as_slice);
     let of_ranks =
         |part: &str, key: &str| ranks.iter().filter_map(|rank| rank[part][key].as_u64()).max();
-    let steps = rows(all, "steps", "step_times");
+    let recorded = rows(all, "steps", "step_times");
+    let steps = if recorded.is_empty() { rows(all, "history", "history") } else { recorded };
+    // The history has a row for a rank without steps, too, which counts none.
+    let counted = steps.iter().filter_map(|row| row["steps"].as_u64()).filter(|steps| *steps > 0);
+    let counted = counted.max();
+    let no_steps = &all["reports"]["steps"]["tables"]["step_times_missing"];
+    let no_steps = if counted.is_none() { no_steps } else { &Value::Null };
     let breakdown = rows(all, "breakdown", "breakdown");
     let idle = most(breakdown, "idle_share");
     let findings = summary["findings"].as_array().map_or(&[][..], Vec::as_slice);
@@ -73,8 +81,9 @@ pub fn figures(all: &Value) -> Value {
         "gpu_busy": idle.map(|share| 1.0 - share),
         "gpu_busy_why": all["reports"]["breakdown"]["tables"]["breakdown_missing"],
         "step_ns": most(steps, "median_ns"),
-        "step_ns_why": all["reports"]["steps"]["tables"]["step_times_missing"],
-        "steps": steps.iter().filter_map(|row| row["steps"].as_u64()).max(),
+        "step_ns_why": no_steps,
+        "steps": counted,
+        "steps_why": no_steps,
         "findings": findings.len(),
         "worst": worst,
     })

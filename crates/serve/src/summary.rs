@@ -75,7 +75,8 @@ impl Summaries {
 
     /// Computes the figures of a run, which may be in progress.
     pub async fn make(&self, jobs: &Arc<JobQueue>, run: &RegisteredRun, priority: Priority) {
-        let asked = ["report", "summary,steps,breakdown", "--json", "--top=1"].map(OsString::from);
+        let kinds = "summary,steps,breakdown,history";
+        let asked = ["report", kinds, "--json", "--top=1"].map(OsString::from);
         let path = run.entry.path.as_os_str().to_owned();
         let asked = asked.into_iter().chain([path]).collect();
         let state = match jobs.get(Job::of(asked, &[run], priority)).await {
@@ -148,5 +149,28 @@ mod tests {
             (&figures["gpu_busy"], &figures["gpu_busy_why"]),
             (&Value::Null, &json!("no device"))
         );
+        assert_eq!(figures["steps_why"], Value::Null);
+    }
+
+    #[test]
+    fn steps_are_those_of_the_history_if_nothing_else_is_left_of_them() {
+        let steps = |history: Value| {
+            let steps = json!({ "step_times": [], "step_times_missing": "no steps" });
+            let all = json!({ "reports": {
+                "summary": {},
+                "steps": { "tables": steps },
+                "history": { "tables": { "history": history, "rows": [] } },
+            } });
+            let read = read_selected(all.to_string().as_bytes(), &FIGURE_KEYS).unwrap();
+            let figures = figures(&read);
+            (figures["steps"].clone(), figures["step_ns"].clone(), figures["steps_why"].clone())
+        };
+        let ranks = json!([
+            { "steps": 500, "median_ns": 4 },
+            { "steps": 0, "median_ns": null, "median_ns_missing": "no steps are known" },
+        ]);
+        assert_eq!(steps(ranks), (json!(500), json!(4.0), Value::Null));
+        let none = json!([{ "steps": 0, "median_ns": null }]);
+        assert_eq!(steps(none), (Value::Null, Value::Null, json!("no steps")));
     }
 }

@@ -321,6 +321,9 @@ pub struct ProcessInfo {
     /// Number of the image's records that were lost, including events before the image attached;
     /// `null` for an image that never attached.
     pub lost: Option<u64>,
+    /// Whether it is tprof itself, which the job ran: `tprof ctl`, or a call of its Python module.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
 }
 
 #[cfg(test)]

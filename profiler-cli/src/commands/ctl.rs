@@ -174,9 +174,12 @@ fn mark(name: String) -> Result<String, Failure> {
     Ok(name)
 }
 
+/// Key of whether the command has ended and what it left is still recorded.
+const FOLLOWING: &str = "following";
 /// Keys of the first rows of `ctl status`, in order. The other rows follow, sorted by key.
-const ORDER: [&str; 11] = [
+const ORDER: [&str; 12] = [
     "recording",
+    "command",
     "running for",
     "processes",
     "threads",
@@ -220,6 +223,8 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
         }
         // Lists are for programs.
         Value::Array(_) => {}
+        // While the command runs, there is nothing to say of what outlives it.
+        Value::Bool(false) if prefix == FOLLOWING => {}
         value => rows.push(shown(prefix, value)),
     }
 }
@@ -253,6 +258,9 @@ fn shown(key: &str, value: &Value) -> (String, String) {
                 _ => "unknown".to_owned(),
             },
         ),
+        (FOLLOWING, None) => {
+            ("command", "has ended; the processes that it left are still recorded".to_owned())
+        }
         (key, Some(number)) if key.ends_with("_ns") => {
             (key.trim_end_matches("_ns"), units::duration(number as u64))
         }
@@ -306,5 +314,15 @@ mod tests {
         ] {
             assert!(rows.contains(&row), "{row:?} in\n{table}");
         }
+    }
+
+    #[test]
+    fn what_outlives_the_command_is_said_in_words() {
+        let rows = |following: bool| {
+            table("", &serde_json::json!({ "recording": true, "following": following }))
+        };
+        assert_eq!(rows(false), "recording  on\n");
+        let left = "command    has ended; the processes that it left are still recorded\n";
+        assert_eq!(rows(true), format!("recording  on\n{left}"));
     }
 }

@@ -3,6 +3,8 @@
 //! Names come from the traced program and may contain anything. Control characters are replaced
 //! here, so that no name can control the reader's terminal.
 
+use std::collections::HashSet;
+
 use tprof_ui::columns::{left, printable, right, shorten, width};
 
 use super::distinct::shorten_all;
@@ -240,15 +242,18 @@ const LEAST_NAME: usize = 20;
 const INDENT: usize = 6;
 /// Smallest width to which a column of words is narrowed, on a page that is not narrow.
 const WORDS: usize = 12;
-/// Smallest width to which a column of words is narrowed on a narrow page, where names have their
-/// own lines.
-const WORDS_OF_NARROW: usize = 20;
+/// Smallest width to which a column of words is narrowed for a longer word, and on a narrow page,
+/// where names have their own lines.
+const MOST_WORD: usize = 20;
+/// Smallest width in which the words of a heading go on below each other.
+const LEAST_HEADING: usize = 4;
 /// A page with fewer columns than this is narrow.
 const NARROW: usize = 80;
 
 /// Rows in columns. A name in the last column that doesn't fit into less than half of the page is put
-/// into the next line. There, and in a wider column, it is cut at the page's edge. Words in the last
-/// column go on in the next line.
+/// into the next line. There, and in a wider column, it is cut at the page's edge. Words that don't
+/// fit into their column go on below. A table that is too wide is split into two if its first column
+/// tells the rows apart.
 pub struct Table {
     left: Vec<bool>,
     /// Indexes of the columns with names from the traced program.
@@ -320,25 +325,36 @@ impl Table {
     }
 
     /// Returns the widths of the columns. Columns of words are narrowed if a last column of names
-    /// needs more room.
+    /// needs more room; their words go on below.
     fn fitted(&self, mut widths: Vec<usize>, page: usize) -> Vec<usize> {
         let (Some(true), Some(wanted)) = (self.left.last(), widths.last().copied()) else {
             return widths;
         };
         let wanted = wanted.min(NAME);
         let last = widths.len() - 1;
-        let least = if page < NARROW { WORDS_OF_NARROW } else { WORDS };
+        let least: Vec<usize> = (0..last).map(|at| self.least_words(at, page)).collect();
         loop {
             let taken: usize = widths[..last].iter().map(|width| width + 2).sum();
             if taken + 2 + wanted <= page {
                 return widths;
             }
-            let words = (0..last).filter(|&at| self.left[at] && widths[at] > least);
+            let words = (0..last).filter(|&at| self.left[at] && widths[at] > least[at]);
             match words.max_by_key(|&at| widths[at]) {
                 Some(widest) => widths[widest] -= 1,
                 None => return widths,
             }
         }
+    }
+
+    /// Returns the smallest width to which a column of words is narrowed. Only words that are as
+    /// long as names are cut.
+    fn least_words(&self, column: usize, page: usize) -> usize {
+        if page < NARROW {
+            return MOST_WORD;
+        }
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        let longest = cells.flat_map(|cell| words(cell)).map(|word| width(&word)).max();
+        longest.unwrap_or(0).clamp(WORDS, MOST_WORD)
     }
 
     /// Returns the number of spaces between columns. A table of numbers that is a little too wide for
@@ -365,6 +381,12 @@ impl Table {
 
     /// Returns the lines of the table for a page of `page` columns, indented by two.
     pub fn lines(&self, page: usize) -> Vec<String> {
+        if let Some((first, rest)) = self.split(page) {
+            let mut lines = first.lines(page);
+            lines.push(String::new());
+            lines.extend(rest.lines(page));
+            return lines;
+        }
         let columns = self.left.len();
         let (widths, room) = self.widths(page);
         let wanted = widths.last().copied().unwrap_or(0);
@@ -373,56 +395,133 @@ impl Table {
         let last = if below { whole.clone() } else { self.last_names(room) };
         let gap = self.gap(&widths, page);
         let line = |(at, row): (usize, &Vec<String>)| {
-            let (mut lines, mut line) = (Vec::new(), String::new());
+            let mut lines = RowLines::default();
             for (column, cell) in row.iter().enumerate() {
                 let cell = last.get(at).filter(|_| column + 1 == columns).unwrap_or(cell);
                 let room = widths.get(column).copied().unwrap_or(0);
                 let is_left = self.left.get(column).copied().unwrap_or(false);
+                let is_name = self.names.contains(&column);
                 // Cells that don't fit into the line continue on the next one.
                 let is_cut = column + 1 == columns && is_left;
-                if column > 0 && !is_cut && width(&line) + gap + room > page {
-                    lines.push(std::mem::replace(&mut line, " ".repeat(INDENT - gap)));
+                if column > 0 && !is_cut && width(&lines.line) + gap + room > page {
+                    lines.next(INDENT - gap);
                 }
-                line += &" ".repeat(if column == 0 { 2 } else { gap });
-                let is_heading_here = at == 0 && width(&line) + width(cell) <= page;
+                lines.line += &" ".repeat(if column == 0 { 2 } else { gap });
+                let is_heading_here = at == 0 && width(&lines.line) + width(cell) <= page;
                 if column + 1 == columns && below && !is_heading_here {
-                    let name = shorten(cell.trim(), page - INDENT);
-                    lines.push(line.trim_end().to_owned());
-                    lines.push(format!("{:INDENT$}{name}", ""));
-                    return lines;
-                }
-                if column + 1 == columns && is_left {
-                    let begins = width(&line);
-                    let room = page.saturating_sub(begins);
-                    if self.names.contains(&column) || at == 0 {
-                        let short = shorten(cell.trim(), room);
-                        // A name that would be cut here is put below, where there is more room.
-                        let is_cut = at > 0 && short.contains('\u{2026}');
-                        let name = whole.get(at).filter(|_| is_cut && 2 * room < page);
-                        if let Some(name) = name {
-                            lines.push(line.trim_end().to_owned());
-                            line = format!("{:INDENT$}{name}", "");
-                        } else {
-                            line += &short;
-                        }
+                    lines.next(INDENT);
+                    lines.line += &shorten(cell.trim(), page - INDENT);
+                } else if is_cut {
+                    let room = page.saturating_sub(width(&lines.line));
+                    if !is_name || at == 0 && room >= LEAST_HEADING {
+                        lines.words(wrap(cell.trim(), room));
                         continue;
                     }
-                    for text in wrap(cell.trim(), room) {
-                        if width(&line) > begins {
-                            lines.push(std::mem::replace(&mut line, " ".repeat(begins)));
-                        }
-                        line += &text;
+                    let short = shorten(cell.trim(), room);
+                    // A name that would be cut here is put below, where there is more room.
+                    let is_cut = at > 0 && short.contains('\u{2026}');
+                    if let Some(name) = whole.get(at).filter(|_| is_cut && 2 * room < page) {
+                        lines.next(INDENT);
+                        lines.line += name;
+                    } else {
+                        lines.line += &short;
                     }
+                } else if is_left && !is_name && width(cell) > room && !cell.starts_with(' ') {
+                    let begins = width(&lines.line);
+                    lines.words(wrap(cell, room));
+                    let after = (begins + room).saturating_sub(width(&lines.line));
+                    lines.line += &" ".repeat(after);
                 } else if is_left {
-                    line += &left(&shorten(cell, room), room);
+                    lines.line += &left(&shorten(cell, room), room);
                 } else {
-                    line += &right(cell, room);
+                    lines.line += &right(cell, room);
                 }
             }
-            lines.push(line);
-            lines
+            lines.finished()
         };
         self.rows.iter().enumerate().flat_map(line).collect()
+    }
+
+    /// Splits a table that is wider than the page into two, each of which begins with the first
+    /// column. Returns `None` if the table fits or has a single row, or if the first column doesn't
+    /// tell the rows apart.
+    fn split(&self, page: usize) -> Option<(Table, Table)> {
+        let (widths, _) = self.widths(page);
+        let gap = self.gap(&widths, page);
+        let all = self.left.len();
+        // A last column that is cut at the page's edge has the room that the others leave.
+        let numbers = all - usize::from(self.left.last() == Some(&true));
+        let mut taken = 0;
+        let fit = widths[..numbers].iter().enumerate().position(|(column, width)| {
+            taken += width + if column == 0 { 2 } else { gap };
+            taken > page
+        })?;
+        let mut different = HashSet::new();
+        let is_different = |row: &Vec<String>| different.insert(row.first().cloned());
+        if fit < 2 || self.rows.len() < 3 || !self.rows.iter().skip(1).all(is_different) {
+            return None;
+        }
+        let rest: Vec<usize> = std::iter::once(0).chain(fit..all).collect();
+        Some((self.part(&(0..fit).collect::<Vec<_>>()), self.part(&rest)))
+    }
+
+    /// Returns a table of some of the columns.
+    fn part(&self, columns: &[usize]) -> Table {
+        let is_name = |(_, column): &(usize, &usize)| self.names.contains(column);
+        let cells = |row: &Vec<String>| {
+            columns.iter().map(|at| row.get(*at).cloned().unwrap_or_default()).collect()
+        };
+        Table {
+            left: columns.iter().map(|at| self.left[*at]).collect(),
+            names: columns.iter().enumerate().filter(is_name).map(|(at, _)| at).collect(),
+            rows: self.rows.iter().map(cells).collect(),
+        }
+    }
+}
+
+/// The lines of a row. Words that don't fit into their column go on in lines below.
+#[derive(Default)]
+struct RowLines {
+    done: Vec<String>,
+    /// The line that is being filled.
+    line: String,
+    /// Where words go on below the line, and what they are.
+    below: Vec<(usize, Vec<String>)>,
+}
+
+impl RowLines {
+    /// Adds the first of these texts to the line; the others go below it.
+    fn words(&mut self, texts: Vec<String>) {
+        let begins = width(&self.line);
+        let mut texts = texts.into_iter();
+        self.line += &texts.next().unwrap_or_default();
+        let rest: Vec<String> = texts.collect();
+        if !rest.is_empty() {
+            self.below.push((begins, rest));
+        }
+    }
+
+    /// Begins a line with this indentation.
+    fn next(&mut self, indent: usize) {
+        let line = std::mem::replace(&mut self.line, " ".repeat(indent));
+        self.done.push(line.trim_end().to_owned());
+        let below = std::mem::take(&mut self.below);
+        let deepest = below.iter().map(|(_, texts)| texts.len()).max().unwrap_or(0);
+        for at in 0..deepest {
+            let mut line = String::new();
+            for (begins, texts) in &below {
+                if let Some(text) = texts.get(at) {
+                    line += &" ".repeat(begins.saturating_sub(width(&line)));
+                    line += text;
+                }
+            }
+            self.done.push(line);
+        }
+    }
+
+    fn finished(mut self) -> Vec<String> {
+        self.next(0);
+        self.done
     }
 }
 
@@ -484,6 +583,53 @@ mod tests {
         assert_eq!(lines[2], format!("      {name}"));
         assert_eq!(lines[3], "  1.0 ms            2.0 ms  short");
         assert_eq!(lines.len(), 4, "{lines:?}");
+    }
+
+    #[test]
+    fn words_that_make_room_for_names_go_on_below() {
+        let mut table =
+            Table::aligned(&[("state", true), ("total", false), ("line", true)]).names(2);
+        let state = "waiting for a collective operation";
+        let line = "train_one_epoch_of_the_model (train.py:120)";
+        table.row(vec![state.into(), "1.0 ms".into(), line.into()]);
+        table.row(vec!["runs".into(), "2.0 ms".into(), "short".into()]);
+        let lines = table.lines(60);
+        assert_eq!(lines[1], "  waiting for a         1.0 ms");
+        assert_eq!(lines[2], "  collective operation");
+        assert_eq!(lines[3], format!("      {line}"));
+        assert_eq!(lines[4], "  runs                  2.0 ms  short");
+        let lines = table.lines(WIDTH).join("\n");
+        assert!(!lines.contains('\u{2026}'), "{lines}");
+    }
+
+    #[test]
+    fn a_heading_over_names_goes_on_below_itself() {
+        let mut table = Table::aligned(&[("number", false), ("steps from", true)]).names(1);
+        table.row(vec!["1".into(), "loader".into()]);
+        assert_eq!(table.lines(18), ["  number  steps", "          from", "       1  loader"]);
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_split_behind_columns_that_fit() {
+        let headings = [("from", false), ("steps", false), ("heap", false), ("late rank", true)];
+        let mut table = Table::aligned(&headings).names(3);
+        for from in ["1.00 s", "2.00 s"] {
+            let row = [from, "1,000,000,000", "100.0 GiB", "rank 0"];
+            table.row(row.map(str::to_owned).to_vec());
+        }
+        let expected = [
+            "    from          steps",
+            "  1.00 s  1,000,000,000",
+            "  2.00 s  1,000,000,000",
+            "",
+            "    from       heap  late rank",
+            "  1.00 s  100.0 GiB  rank 0",
+            "  2.00 s  100.0 GiB  rank 0",
+        ];
+        assert_eq!(table.lines(32), expected);
+        // Rows that the first column doesn't tell apart stay whole.
+        table.row(["1.00 s", "1", "1.0 GiB", "rank 1"].map(str::to_owned).to_vec());
+        assert!(table.lines(32).iter().all(|line| !line.is_empty()));
     }
 
     #[test]

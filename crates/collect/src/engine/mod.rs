@@ -9,7 +9,6 @@ mod collector_stall;
 mod ending;
 mod finish;
 mod flush;
-mod in_place;
 pub mod inbox;
 mod keep;
 mod main_loop;

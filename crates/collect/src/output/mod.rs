@@ -8,6 +8,7 @@ pub mod flushing;
 pub mod keeping;
 pub mod losses;
 pub mod module_names;
+pub mod own_program;
 pub mod processes;
 pub mod ranks;
 pub mod run_json;

@@ -5,11 +5,13 @@
 //! attach. If that doesn't happen, the process gets a row that has only samples.
 
 use crate::output::destination::Output;
+use crate::output::own_program::is_own;
 use crate::targets::code::Code;
 use crate::targets::code::Unresolved;
 use crate::targets::cpu_rows::{CpuRows, RowSink};
 use crate::targets::target::Targets;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use tprof_os::proc;
 use tprof_os::sys;
 use tprof_sampler::cpu::{CpuSample, SamplerEvent};
@@ -389,6 +391,7 @@ impl Attribution {
             command,
             ended_by: "unknown".to_owned(),
             start_ns: since_ns,
+            own: is_own(Path::new(&exe)),
             ..ProcessInfo::default()
         };
         let row = to.out.processes.sampled(info, file);

@@ -13,6 +13,7 @@ use crate::output::destination::Output;
 use crate::output::files::{FileOwner, Files};
 use crate::output::losses::Losses;
 use crate::output::module_names::HookedImage;
+use crate::output::own_program::is_own;
 use crate::output::processes::{Assignment, Processes};
 use crate::output::ranks::Rank;
 use crate::targets::attached::Attached;
@@ -207,7 +208,13 @@ fn memory_recording(
     allocators: &mut Allocators,
     losses: &mut Losses,
 ) -> MemoryRecording {
-    let mut report = |why| losses.add_blind(blind_spot(label, "allocations", why));
+    // The memory of a `tprof ctl` that the job runs is no part of the job's.
+    let own = is_own(Path::new(&attached.exe));
+    let mut report = |why| {
+        if !own {
+            losses.add_blind(blind_spot(label, "allocations", why));
+        }
+    };
     let own_malloc = attached.hello.flags & hello_flags::OWN_MALLOC != 0;
     if own_malloc || attached.hello.flags & hello_flags::NO_REAL_MALLOC != 0 {
         report("the executable has its own malloc and calls it directly".to_owned());
@@ -271,6 +278,7 @@ fn add_row(
         command,
         ended_by: "running".to_owned(),
         start_ns: attached.time_ns,
+        own: is_own(Path::new(&attached.exe)),
         ..ProcessInfo::default()
     };
     out.processes.began(attached.image, info, place);

@@ -90,11 +90,19 @@ fn of_making(
         waits.push_str(&format!(", {} of it until workers have started", duration(starting_ns)));
     }
     let is_there = |place: &Place| place.part == Part::Data && !place.is_inline;
+    // A pool may compute anything, so what it makes is called data only if a loader waits for it.
+    let of_pool_ns: u64 =
+        places.iter().filter(|(place, _)| place.of_pool).map(|(_, time)| time.ns).sum();
+    let of_pool = of_pool_ns * 2 > ns;
     let advice = match &maker {
         Some(maker) => of_maker(maker),
-        None => of_alone(host).unwrap_or_else(|| of_workers(made)),
+        None => of_alone(host).unwrap_or_else(|| of_workers(made, of_pool)),
     };
-    finding_at(scene, host, "the job waits for its next data", ns, is_there)
+    let what = match of_pool {
+        true => "the job waits for what its pool of workers computes",
+        false => "the job waits for its next data",
+    };
+    finding_at(scene, host, what, ns, is_there)
         .seen(with_lines(&waits, places) + " " + &meanwhile)
         .advice(advice)
         .on_line(widest(places))
@@ -171,7 +179,7 @@ fn of_alone(host: &RankHost) -> Option<String> {
 }
 
 /// Returns the advice on workers. More workers help only if a core is free.
-fn of_workers(made: &WorkersTime) -> String {
+fn of_workers(made: &WorkersTime, of_pool: bool) -> String {
     if let Some((place, _)) = made.waiting.first().filter(|_| waits_most(made)) {
         return format!(
             "Shorten what the workers wait for at {} (storage, a peer, a sleep), read ahead \
@@ -188,6 +196,13 @@ fn of_workers(made: &WorkersTime) -> String {
              active time, so more of them gain nothing.",
             percent(ready)
         ),
+        Some(function) if of_pool => format!(
+            "Make {function} cheaper, work on something else meanwhile (map_async, submit), or start \
+             more workers as far as cores are free."
+        ),
+        None if of_pool => "The workers wait, too: shorten what they wait for; `tprof report \
+             threads` lists them."
+            .to_owned(),
         Some(function) => format!(
             "Make {function} cheaper, load ahead (prefetch), or start more workers \
              (DataLoader(num_workers=…)) as far as cores are free."

@@ -1,53 +1,22 @@
-//! HeapGrowth: live bytes rise throughout the judged time.
+//! HeapGrowth: live bytes of the heap, or the arenas of Python's interpreter, rise throughout the
+//! judged time.
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
 use tprof_facts::frames::Layer;
 use tprof_facts::units::{bytes, counted, duration};
 use tprof_metrics::memory::growth::Growth;
-use tprof_metrics::memory::timeline::Cgroup;
-use tprof_metrics::memory::{Moments, growth_at};
+use tprof_metrics::memory::growth_at;
 use tprof_rank::samples::Func;
-use tprof_trace::TraceFile;
-use tprof_trace::model::counter;
 
+use super::arena_growth::{self, ArenaVerdict};
 use super::growing::{grows_from, until_release};
-use super::likely_line::likely_line;
+use super::growth_time::{self, Grown, GrowthTime, LEAST_RISES, counts, not_steady, too_short};
+use super::likely_line::{likely_line, with_samples};
 use crate::finding::SourceLine;
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
 use crate::verdict::Verdict;
-
-/// The smallest growth that counts, because any program grows by a few bytes.
-const LEAST_BYTES: u64 = 1 << 20;
-/// The smallest growth that counts, as a share of the live bytes at the end.
-const LEAST_OF_LIVE: f64 = 0.05;
-/// The smallest number of rises that the growth must consist of. Data that is loaded once makes one
-/// rise, or two if it is loaded in halves.
-const LEAST_RISES: usize = 3;
-/// If there are at least this many steps, memory is compared at their boundaries.
-const LEAST_STEPS: usize = 4;
-/// Without enough steps, the judged time is divided into this many equal parts.
-const PARTS: u64 = 256;
-/// Without enough steps and with a judged time shorter than this, the growth may belong to the
-/// start of a job, which fills libraries and caches once. Such growth counts only if a line of the
-/// user's own code allocates the memory and the growth lasts for at least [`LEAST_NS`].
-const LONG_NS: u64 = 10_000_000_000;
-const LEAST_NS: u64 = 1_000_000_000;
-/// A growing heap costs no time until memory is full. If the size of memory is unknown, this is the
-/// maximum share of the finding, so its severity is at most medium.
-const MOST_SHARE: f64 = 0.099;
-/// If the size of memory is known, growth that fills it in an hour has this share, which makes the
-/// severity high. Growth that fills it in half of that time has twice the share.
-const SHARE_OF_HOUR: f64 = 0.1;
-/// With fewer steps than this, in less than [`LONG_NS`], the report doesn't predict when memory
-/// will be full.
-const MANY_STEPS: usize = 20;
-/// The maximum share of a finding: not quite all of the time.
-const LONGEST_SHARE: f64 = 0.99;
-const MINUTE_NS: f64 = 6e10;
-const HOUR_NS: f64 = 3.6e12;
 
 /// The rule that judges live bytes at each step, or at regular moments of the judged time.
 pub(super) struct HeapGrowth;
@@ -58,7 +27,8 @@ impl Rule for HeapGrowth {
             name: "HeapGrowth",
             found_if: "live heap rises steadily until the end of the judged time (four steps or 10 s; 1 \
                  s where a line of the user's own takes it), by 1 MiB and 5 % of what is live at \
-                 its end",
+                 its end; or the mappings of Python's interpreter for small objects (its arenas) \
+                 do",
             gain: "none in time: `size_bytes` is what came; the share follows from the time until \
                    memory is full, see below",
             needs: "allocations",
@@ -67,156 +37,115 @@ impl Rule for HeapGrowth {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        let Some(moments) = moments(scene) else {
+        let Some(time) = GrowthTime::of(scene) else {
             return Verdict::nothing_to_judge("no time is judged");
         };
-        let by_step = scene.steps >= LEAST_STEPS;
-        let growth_within = |within: Range<usize>| {
-            let times = moments[within].to_vec();
-            let moments = if by_step { Moments::steps(times) } else { Moments::even(times) };
-            growth_at(scene.rank.file, scene.clock, moments)
-        };
-        let growth = growth_within(0..moments.len()).and_then(|all| {
-            let end = until_release(&all.levels);
-            let from = grows_from(&all.levels[..end], LEAST_RISES, counts);
-            let within = from.unwrap_or(0)..end;
-            let is_all = within == (0..moments.len());
-            Ok((from, if is_all { all } else { growth_within(within)? }))
-        });
-        let (from, growth) = match growth {
-            Ok(growth) => growth,
-            Err(why) => {
-                return Verdict::unchecked(why, "recorded allocations (`tprof run --mem sampled`)");
+        let heap = heap(scene, &time);
+        match (heap, arena_growth::judge(scene, &time)) {
+            (Verdict::Found(mut findings), ArenaVerdict::Grow(finding)) => {
+                findings.push(*finding);
+                Verdict::Found(findings)
             }
-        };
-        let grown = growth.growth_bytes.get().unwrap_or(0).max(0) as u64;
-        let last = growth.last_bytes.get().unwrap_or(0);
-        if from.is_none() || !counts(last.saturating_sub(grown), last) {
-            let grows = counts(last.saturating_sub(grown), last);
-            let how = if grows { ", but not steadily, or it ends" } else { "" };
-            return Verdict::no_problem(format!("live heap grows by {}{how}", bytes(grown)));
+            (Verdict::NoProblem(_), ArenaVerdict::Grow(finding)) => Verdict::Found(vec![*finding]),
+            (Verdict::NoProblem(_), ArenaVerdict::Unchecked(unchecked)) => unchecked,
+            (Verdict::NoProblem(heap), ArenaVerdict::Rest(arenas)) => {
+                Verdict::no_problem(format!("{heap}; {arenas}"))
+            }
+            // What the heap lacks, a recording without allocations, the arenas lack too.
+            (heap, _) => heap,
         }
-        let of_live = grown as f64 / last.max(1) as f64;
-        let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
-        let site = site(&growth);
-        let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
-        // Growth in only a part of a long judged time isn't the growth of a start, so use the
-        // length of the whole judged time.
-        let judged_ns = moments.last().zip(moments.first()).map_or(0, |(last, first)| last - first);
-        let goes_on = by_step || judged_ns >= LONG_NS;
-        if !(goes_on || is_known && life_ns >= LEAST_NS) {
-            return Verdict::unchecked(
-                format!(
-                    "live heap grows by {} in {}, too short a time to tell growth that goes on",
-                    bytes(grown),
-                    duration(life_ns)
-                ),
-                "a run of 10 s, four steps, or a line that allocates (`--stacks python`)",
-            );
-        }
-        let rate = match by_step {
-            true => format!("{} a step", bytes(growth.bytes_per_interval as u64)),
-            false => {
-                let rate = grown as f64 * MINUTE_NS / life_ns.max(1) as f64;
-                format!("{} a minute", bytes(rate as u64))
-            }
-        };
-        let estimate = match growth.growth_bytes.error() {
-            Some(error) => {
-                format!(", estimated from samples: growth \u{b1} {}", bytes(error.unsigned_abs()))
-            }
-            None => String::new(),
-        };
-        let uncertain = match &growth.uncertain {
-            Some(why) => format!("; it may be less or more: {why}"),
-            None => String::new(),
-        };
-        let is_long = judged_ns >= LONG_NS || scene.steps >= MANY_STEPS;
-        let left_ns = full_in_ns(scene, grown, life_ns).filter(|_| is_long);
-        let full = match left_ns {
-            Some(left_ns) => format!("; memory is full in {} at that rate", long(left_ns)),
-            None => String::new(),
-        };
-        let seen = format!(
-            "Live heap grows from {} to {} in {} ({rate}{estimate}{full}{uncertain}); {}.{}",
-            bytes(growth.first_bytes.get().unwrap_or(0)),
-            bytes(last),
-            duration(life_ns),
-            counted(growth.sites.len() as u64, "site grows", "sites grow"),
-            match &site {
-                Some((line, of)) => format!(" Most of it by {}: {}.", line.function, bytes(*of)),
-                None => String::new(),
-            }
-        );
-        let likely = if is_known { None } else { likely(scene, &growth) };
-        let sampled = match &likely {
-            Some(line) => format!(
-                " CPU samples in the same functions are below {} ({}).",
-                line.function,
-                line.shown()
-            ),
-            None => String::new(),
-        };
-        let is_python = scene.host().is_some_and(|host| host.visible.python);
-        let advice = advice(is_known, is_python);
-        let share = match left_ns {
-            Some(left_ns) => (SHARE_OF_HOUR * HOUR_NS / left_ns.max(1.0)).min(LONGEST_SHARE),
-            None => of_live.min(MOST_SHARE),
-        };
-        let mut finding = scene
-            .finding("the heap grows all the time")
-            .bytes(grown, share)
-            .seen(seen + &sampled)
-            .advice(advice)
-            .in_pytorch(if is_python { KEPT_TENSORS } else { "" })
-            .on_line(likely.or(site.map(|(line, _)| line)));
-        finding.keep = true;
-        Verdict::Found(vec![finding])
     }
 }
 
-/// Whether the growth is larger than the growth of any program.
-fn counts(first: u64, last: u64) -> bool {
-    let grown = last.saturating_sub(first);
-    grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_LIVE * last as f64
-}
-
-/// Returns the time until memory is full if the heap keeps growing, ns. Memory is limited by the
-/// cgroup, or by the machine if the cgroup has no limit. Returns `None` if neither limit is known.
-fn full_in_ns(scene: &Scene<'_>, grown: u64, life_ns: u64) -> Option<f64> {
-    let file = scene.rank.file;
-    let cgroup = Cgroup::of(file);
-    let limit = cgroup.limit_bytes.get().filter(|limit| *limit > 0);
-    let (all, used) = match (limit, cgroup.last_bytes.get()) {
-        (Some(limit), Some(used)) => (limit, used),
-        _ => (scene.machine.memory_bytes?, resident(file)?),
+/// Judges the heap, which is without the interpreter's arenas.
+fn heap(scene: &Scene<'_>, time: &GrowthTime) -> Verdict {
+    let growth_within =
+        |within: Range<usize>| growth_at(scene.rank.file, scene.clock, time.within(within));
+    let all = 0..time.moments.len();
+    let growth = growth_within(all.clone()).and_then(|whole| {
+        let end = until_release(&whole.levels);
+        let from = grows_from(&whole.levels[..end], LEAST_RISES, counts);
+        let within = from.unwrap_or(0)..end;
+        let is_all = within == all;
+        Ok((from, if is_all { whole } else { growth_within(within)? }))
+    });
+    let (from, growth) = match growth {
+        Ok(growth) => growth,
+        Err(why) => {
+            return Verdict::unchecked(why, "recorded allocations (`tprof run --mem sampled`)");
+        }
     };
-    let left = all.saturating_sub(used) as f64;
-    Some(left / (grown as f64 / life_ns.max(1) as f64))
+    let bytes_grown = growth.growth_bytes.get().unwrap_or(0).max(0) as u64;
+    let last = growth.last_bytes.get().unwrap_or(0);
+    let is_large = counts(last.saturating_sub(bytes_grown), last);
+    if from.is_none() || !is_large {
+        return Verdict::no_problem(not_steady("live heap grows", bytes_grown, is_large));
+    }
+    let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
+    let grown = Grown { bytes: bytes_grown, per_step: growth.bytes_per_interval, life_ns };
+    let site = site(&growth);
+    let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
+    if !time.tells_growth(life_ns, is_known) {
+        return too_short("live heap grows", grown);
+    }
+    let left_ns = time.full_in_ns(scene, grown);
+    let likely = if is_known { None } else { likely(scene, &growth) };
+    let is_python = scene.host().is_some_and(|host| host.visible.python);
+    let of_live = bytes_grown as f64 / last.max(1) as f64;
+    let mut finding = scene
+        .finding("the heap grows all the time")
+        .bytes(bytes_grown, growth_time::share(left_ns, of_live))
+        .seen(seen(&growth, &time.rate(grown), left_ns, site.as_ref(), likely.as_ref()))
+        .advice(advice(is_known, is_python))
+        .in_pytorch(if is_python { KEPT_TENSORS } else { "" })
+        .on_line(likely.or(site.map(|(line, _)| line)));
+    finding.keep = true;
+    Verdict::Found(vec![finding])
 }
 
-/// Returns the last resident memory of a rank's processes, in bytes. A page that several processes
-/// share counts for each of them.
-fn resident(file: &TraceFile) -> Option<u64> {
-    let of = file.counters().iter().filter(|row| file.name(row.name) == counter::RSS_BYTES);
-    let mut last: FxHashMap<_, (u64, u64)> = FxHashMap::default();
-    for row in of {
-        let one = last.entry(row.process).or_default();
-        if row.time_ns >= one.0 {
-            *one = (row.time_ns, row.value as u64);
+/// Formats what was seen of a heap that grows.
+fn seen(
+    growth: &Growth,
+    rate: &str,
+    left_ns: Option<f64>,
+    site: Option<&(SourceLine, u64)>,
+    likely: Option<&SourceLine>,
+) -> String {
+    let estimate = match growth.growth_bytes.error() {
+        Some(error) => {
+            format!(", estimated from samples: growth \u{b1} {}", bytes(error.unsigned_abs()))
         }
-    }
-    (!last.is_empty()).then(|| last.values().map(|(_, bytes)| bytes).sum())
-}
-
-/// Formats a time coarsely, because the rate isn't exact: `20 min`, `3 h`, `12 days`.
-fn long(ns: f64) -> String {
-    match ns / MINUTE_NS {
-        minutes if minutes < 1.0 => "less than a minute".to_owned(),
-        minutes if minutes < 120.0 => format!("{minutes:.0} min"),
-        minutes if minutes < 48.0 * 60.0 => format!("{:.0} h", minutes / 60.0),
-        minutes => format!("{:.0} days", minutes / 1440.0),
-    }
+        None => String::new(),
+    };
+    let uncertain = match &growth.uncertain {
+        Some(why) => format!("; it may be less or more: {why}"),
+        None => String::new(),
+    };
+    let most = match (site, growth.sites.len()) {
+        (None, _) => String::new(),
+        (Some((line, of)), 1) => format!(" It is allocated by {}: {}.", line.function, bytes(*of)),
+        (Some((line, of)), sites) => format!(
+            " It is allocated at {}, each with more live bytes at the end; most of it by {}: {}.",
+            counted(sites as u64, "call stack", "call stacks"),
+            line.function,
+            bytes(*of)
+        ),
+    };
+    let likely = match likely {
+        Some(line) => format!(
+            " CPU samples in the same functions are below {} ({}).",
+            line.function,
+            line.shown()
+        ),
+        None => String::new(),
+    };
+    format!(
+        "Live heap grows from {} to {} in {} ({rate}{estimate}{}{uncertain}).{most}{likely}",
+        bytes(growth.first_bytes.get().unwrap_or(0)),
+        bytes(growth.last_bytes.get().unwrap_or(0)),
+        duration(growth.last_ns.saturating_sub(growth.first_ns)),
+        growth_time::full_words(left_ns),
+    )
 }
 
 /// What Python programs with PyTorch often keep.
@@ -239,19 +168,6 @@ fn advice(is_known: bool, is_python: bool) -> String {
     format!("{kept} `tprof report memory` has all sites that grow.{line}")
 }
 
-/// Returns the start of each step except the first, and the end of the last step. Without enough
-/// steps, returns regular moments of the judged time.
-fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
-    let window = scene.window.span()?;
-    if scene.steps >= LEAST_STEPS {
-        let mut times: Vec<u64> = scene.later_steps.iter().map(|step| step.start).collect();
-        times.extend(scene.later_steps.last().map(|step| step.end.saturating_sub(1)));
-        return Some(times);
-    }
-    let part = window.length() / PARTS;
-    Some((0..=PARTS).map(|at| window.start + at * part).collect())
-}
-
 /// Returns the user's own line at the site that grows most, with the site's bytes. If the site has
 /// no line of the user, returns its innermost function without a line.
 fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
@@ -270,7 +186,8 @@ fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
 /// Guesses the Python line of the site that grows most, if the site's stack has no Python frame.
 fn likely(scene: &Scene<'_>, growth: &Growth) -> Option<SourceLine> {
     let process = scene.host()?.driver.process;
-    likely_line(&scene.rank.cpu, process, &growth.sites.first()?.stack).filter(is_own)
+    let stack = &growth.sites.first()?.stack;
+    with_samples(scene.rank, |cpu| likely_line(cpu, process, stack)).filter(is_own)
 }
 
 /// Parses a frame `f (a.py:3)`.

@@ -1,13 +1,16 @@
 //! Guesses the Python line behind a stack that has no Python frames. Stacks of allocations have
 //! Python frames only with `--stacks python`. CPU samples in the same native functions do have
-//! Python frames, so their line is the likely one.
+//! Python frames, so their line is the likely one. Of a stack that has only the interpreter, the line
+//! is that of the samples next to the same moments.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 use tprof_metrics::host::Place;
 use tprof_rank::samples::{CpuTrace, Part, is_interpreter};
-use tprof_trace::model::{ProcessIndex, ThreadState};
+use tprof_rank::{Needs, RankTrace};
+use tprof_trace::TraceFile;
+use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
 
 use crate::finding::SourceLine;
 
@@ -15,6 +18,20 @@ use crate::finding::SourceLine;
 const LEAST_SAMPLES: u64 = 3;
 /// The smallest share of these samples' time that the line must have.
 const LEAST_SHARE: f64 = 0.6;
+/// The smallest share of the samples near some moments that the line must have. It is lower, because
+/// a line is the one that ran when the Python functions of a sample were read, a moment later.
+const LEAST_NEAR: f64 = 0.4;
+/// A sample at most so long before or after a moment shows what the thread did at it, ns.
+const NEAR_NS: u64 = 10_000_000;
+
+/// Calls `find` with the CPU samples of a rank. The findings as a whole don't need them, so they are
+/// read here, unless another report has read them.
+pub(super) fn with_samples<T>(rank: &RankTrace<'_>, find: impl FnOnce(&CpuTrace) -> T) -> T {
+    match rank.needs.has(Needs::SAMPLES) {
+        true => find(&rank.cpu),
+        false => find(&CpuTrace::load(rank.file)),
+    }
+}
 
 /// Returns the likely Python line for a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost
 /// first.
@@ -54,6 +71,55 @@ pub(super) fn likely_line(
     is_likely.then_some(line)
 }
 
+/// A Python line that threads most likely ran at some moments.
+pub(super) struct LikelyLine {
+    pub line: SourceLine,
+    /// Number of samples of the line near these moments.
+    pub samples: u64,
+    /// Number of samples in the interpreter near these moments.
+    pub of: u64,
+}
+
+/// Returns the Python line that threads most likely ran at these moments: the one with most of the
+/// samples in the interpreter that are near them.
+pub(super) fn likely_line_at(
+    file: &TraceFile,
+    cpu: &CpuTrace,
+    mut moments: Vec<(ThreadIndex, u64)>,
+) -> Option<LikelyLine> {
+    moments.sort_unstable();
+    moments.dedup();
+    let mut lines: Vec<(SourceLine, u64)> = Vec::new();
+    let mut samples = 0;
+    for row in file.blocks::<Sample>().flatten() {
+        let (from, to) = (row.time_ns.saturating_sub(NEAR_NS), row.time_ns + NEAR_NS);
+        let next = moments.partition_point(|moment| *moment < (row.thread, from));
+        let is_near = moments.get(next).is_some_and(|moment| *moment <= (row.thread, to));
+        if row.state != ThreadState::Running || row.stack == 0 || !is_near {
+            continue;
+        }
+        // A thread that sleeps or is in a library's code makes no objects of the interpreter.
+        let part = cpu.part(row.process, row.stack, row.state);
+        if !matches!(part, Some(Part::Python | Part::PageFault)) {
+            continue;
+        }
+        samples += 1;
+        let stack = cpu.stack(row.process, row.stack);
+        let place = Place::of(Part::Unknown, row.state, stack, &cpu.names);
+        if !place.is_own || !place.file.ends_with(".py") || place.line == 0 {
+            continue;
+        }
+        let line = SourceLine { function: place.function, file: place.file, line: place.line };
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += 1,
+            None => lines.push((line, 1)),
+        }
+    }
+    let (line, count) = lines.into_iter().max_by_key(|(_, count)| *count)?;
+    let is_likely = count >= LEAST_SAMPLES && count as f64 >= LEAST_NEAR * samples as f64;
+    is_likely.then_some(LikelyLine { line, samples: count, of: samples })
+}
+
 /// Returns the function of a frame. Returns `None` for functions of the C library and the
 /// interpreter, because any Python line may call these.
 fn called(frame: &str) -> Option<&str> {
@@ -67,7 +133,7 @@ fn called(frame: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use tprof_fixture::Fixture;
-    use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol, ThreadState};
+    use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol};
 
     use super::*;
 
@@ -103,6 +169,36 @@ mod tests {
         };
         let file = made.finish();
         CpuTrace::of_rows(&file, (0..relu + mm).map(row))
+    }
+
+    #[test]
+    fn samples_near_the_same_moments_show_the_likely_line() {
+        let mut made = Fixture::new();
+        let [function, file, module] =
+            ["keeps", "/me/leak.py", "[python]"].map(|text| made.name(text));
+        let (address, depth, line) = (SYNTHETIC_FRAME | 16, 0, 7);
+        let symbol = Symbol { process: 0, address, depth, function, file, line, module };
+        made.writer.symbol(&symbol);
+        made.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![address] });
+        let row = |at: u64| Sample {
+            time_ns: at * 100_000_000,
+            weight_ns: 1,
+            stack: 1,
+            state: ThreadState::Running,
+            cpu: Some(0),
+            ..Sample::default()
+        };
+        let mut rows: Vec<Sample> = (0..20).map(row).collect();
+        made.writer.write(&mut rows.clone()).unwrap();
+        let file = made.finish();
+        let cpu = CpuTrace::of_rows(&file, rows.drain(..));
+        let near = |of: std::ops::Range<u64>, off_ns: u64| {
+            let moments = of.map(|at| (0, at * 100_000_000 + off_ns)).collect();
+            likely_line_at(&file, &cpu, moments).map(|found| (found.line.line, found.samples))
+        };
+        assert_eq!(near(3..9, 5_000_000), Some((7, 6)));
+        assert_eq!(near(3..5, 5_000_000), None, "too few");
+        assert_eq!(near(3..9, 50_000_000), None, "none is near");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Contains the rules, one per file.
 
 mod allocation_churn;
+mod arena_growth;
 mod blocking_io;
 mod cache_miss;
 mod collective_wait;
@@ -29,6 +30,7 @@ mod gil_contention;
 mod gpu_gaps;
 mod graph_break;
 mod growing;
+mod growth_time;
 mod hang;
 mod heap_growth;
 pub(super) mod host_part;

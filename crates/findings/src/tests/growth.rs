@@ -3,7 +3,8 @@
 use tprof_fixture::Fixture;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{
-    Counter, Loss, MemoryRecording, NameId, Process, Stack, Symbol, Thread, counter,
+    Counter, Loss, MapEvent, MapKind, MemoryRecording, NameId, Process, SYNTHETIC_FRAME, Sample,
+    Stack, Symbol, Thread, ThreadState, counter,
 };
 
 use super::super::outcome::Outcome;
@@ -129,4 +130,115 @@ fn growth_after_losses_of_the_heap_says_that_it_may_be_less() {
     let lost = seen("records");
     assert!(lost.contains("may be less or more: 3 records lost (the ring stayed full)"), "{lost}");
     assert!(!seen("CPU samples").contains("may be less"));
+}
+
+/// Judges a Python program that lives for this time, in whose interpreter `came` says for each
+/// twentieth of it how many arenas are there. Its heap doesn't grow.
+fn arenas(life_ns: u64, came: &dyn Fn(u64) -> u64) -> Outcome {
+    arenas_of(life_ns, came, true)
+}
+
+/// Like [`arenas`]. Stacks of mappings have Python's functions if `python` is set; else only CPU
+/// samples at these moments have them.
+fn arenas_of(life_ns: u64, came: &dyn Fn(u64) -> u64, python: bool) -> Outcome {
+    let mut made = Fixture::new();
+    made.writer.process(&Process {
+        process: 0,
+        pid: 4711,
+        parent: 1,
+        rank: Some(0),
+        command: NameId(0),
+        exe: NameId(0),
+        start_ns: 0,
+        memory: MemoryRecording::Exact,
+    });
+    made.writer.thread(&Thread { thread: 0, process: 0, tid: 4711, start_ns: 0 });
+    let frames = [
+        ("_PyObject_Malloc", "", "/usr/bin/python3.11", 0),
+        ("keeps", "/me/leak.py", "[python]", 7),
+    ];
+    for (at, (function, file, module, line)) in (0..).zip(frames) {
+        let [function, file, module] = [function, file, module].map(|text| made.name(text));
+        let address = SYNTHETIC_FRAME | (16 + at);
+        made.writer.symbol(&Symbol { process: 0, address, depth: 0, function, file, line, module });
+    }
+    let frames = vec![SYNTHETIC_FRAME | 16, SYNTHETIC_FRAME | 17];
+    let of_map = frames[..if python { 2 } else { 1 }].to_vec();
+    made.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: of_map });
+    made.writer.stack(&Stack { process: 0, stack: 2, end: 0, frames });
+    let mut block = HeapBlock::new(0);
+    block.alloc(0, 0, MIB, 0, false);
+    block.alloc(life_ns, 0, 1, 0, false);
+    made.writer.heap(&mut block).unwrap();
+    let mut live = 0;
+    for at in 0..=20 {
+        let time_ns = at * life_ns / 20;
+        let mut map = |kind, arena: u64| {
+            made.writer.map(MapEvent {
+                time_ns,
+                process: 0,
+                thread: 0,
+                kind,
+                address: (64 + arena) * MIB,
+                length: MIB,
+                old_length: 0,
+                stack: 1,
+            });
+        };
+        (live..came(at)).for_each(|arena| map(MapKind::Map, arena));
+        (came(at)..live).for_each(|arena| map(MapKind::Unmap, arena));
+        live = came(at);
+    }
+    let sample = |at: u64| Sample {
+        time_ns: at * life_ns / 20 + MS,
+        weight_ns: 10 * MS,
+        stack: 2,
+        state: ThreadState::Running,
+        cpu: Some(0),
+        ..Sample::default()
+    };
+    if !python {
+        made.writer.write(&mut (0..=20).map(sample).collect::<Vec<Sample>>()).unwrap();
+    }
+    ask(&made.finish(), "HeapGrowth")
+}
+
+#[test]
+fn python_arenas_that_grow_are_found_with_the_line_that_maps_them() {
+    let outcome = arenas(20 * SECOND, &|at| 10 + 2 * at);
+    let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
+    let line = finding.line.as_ref().unwrap();
+    assert_eq!((line.function.as_str(), line.line), ("keeps", 7));
+    assert!(finding.seen.contains("Python's interpreter"), "{}", finding.seen);
+    assert!(finding.seen.contains("were mapped while keeps (leak.py:7) ran"), "{}", finding.seen);
+    assert_eq!(finding.bytes, Some(40 * MIB));
+    assert_eq!(finding.subject, "arenas");
+}
+
+#[test]
+fn the_line_of_arenas_is_that_of_samples_if_their_stacks_have_none() {
+    let outcome = arenas_of(20 * SECOND, &|at| 10 + 2 * at, false);
+    let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
+    assert_eq!(finding.line.as_ref().map(|line| line.line), Some(7), "{}", finding.seen);
+    assert!(finding.seen.contains("20 of 20 CPU samples"), "{}", finding.seen);
+}
+
+#[test]
+fn python_arenas_that_are_given_back_or_filled_once_do_not_grow() {
+    for came in
+        [&|at: u64| 10 + 10 * (at % 2), &|at: u64| 10 + at.min(8)] as [&dyn Fn(u64) -> u64; 2]
+    {
+        let outcome = arenas(20 * SECOND, came);
+        let clear = outcome.no_problem.unwrap_or_else(|| panic!("{:?}", outcome.found));
+        assert!(clear.contains("arenas of Python's interpreter"), "{clear}");
+    }
+    let outcome = arenas(SECOND / 2, &|at| 10 + 2 * at);
+    assert!(outcome.unchecked.is_some(), "{outcome:?}");
+}
+
+#[test]
+fn the_stacks_of_a_heap_that_grows_are_counted_in_words() {
+    let outcome = grows(20 * SECOND, "/me/leak.c", None);
+    let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
+    assert!(finding.seen.ends_with(" It is allocated by keeps: 20.0 MiB."), "{}", finding.seen);
 }

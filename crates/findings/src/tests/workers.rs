@@ -26,8 +26,13 @@ struct WorkersJob {
 
 impl WorkersJob {
     fn new() -> WorkersJob {
+        WorkersJob::waits_in(&[("Queue.get", QUEUES), ("main", "/me/train.py")])
+    }
+
+    /// The same, where the driving thread waits in these functions, innermost first.
+    fn waits_in(functions: &[(&str, &str)]) -> WorkersJob {
         let mut made = WorkersJob { job: Job::new(1, ITEMS * ITEM), stacks: 0, rows: Vec::new() };
-        let get = made.stack(0, &[("Queue.get", QUEUES), ("main", "/me/train.py")]);
+        let get = made.stack(0, functions);
         let train = made.stack(0, &[("main", "/me/train.py")]);
         for item in 0..ITEMS {
             made.wait(0, get, ThreadState::Io, item * ITEM, WAITS);
@@ -245,4 +250,26 @@ fn more_workers_are_not_advised_if_one_has_all_the_work() {
         finding.advice
     );
     assert!(finding.advice.contains("process 4741"), "{}", finding.advice);
+}
+
+#[test]
+fn what_a_pool_computes_is_not_called_data() {
+    let what = |functions: &[(&str, &str)]| {
+        let mut made = WorkersJob::waits_in(functions);
+        made.process(1, 0);
+        let computes = made.stack(1, &[("simulates", "/me/simulate.py"), BOOT]);
+        for item in 0..ITEMS {
+            made.ran(1, computes, item * ITEM, WAITS);
+        }
+        let outcome = made.asked();
+        let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
+        (finding.what.clone(), finding.advice.clone())
+    };
+    const POOL: &str = "/lib/python3.14/multiprocessing/pool.py";
+    let (what_of_pool, advice) =
+        what(&[("ApplyResult.get", POOL), ("Pool.map", POOL), ("main", "/me/train.py")]);
+    assert_eq!(what_of_pool, "the job waits for what its pool of workers computes");
+    assert!(advice.contains("simulates") && !advice.contains("DataLoader"), "{advice}");
+    let (what_of_queue, _) = what(&[("Queue.get", QUEUES), ("main", "/me/train.py")]);
+    assert_eq!(what_of_queue, "the job waits for its next data");
 }

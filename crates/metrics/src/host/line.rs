@@ -37,6 +37,9 @@ pub struct Place {
     /// For [`Part::Data`]: whether the thread makes the data itself, or waits for the input of that
     /// work. Otherwise the thread waits for another thread or process that makes the data.
     pub is_inline: bool,
+    /// For [`Part::Data`]: whether the thread waits for results of one of Python's pools or
+    /// executors. What these compute is not known to be data that a job reads.
+    pub of_pool: bool,
     /// For [`Part::Other`]: what the thread waits for.
     pub cause: OtherCause,
     /// The thread that this time belongs to, if the driving thread waits for it; otherwise empty.
@@ -105,6 +108,13 @@ impl OtherCause {
 const CHILD_FILES: [&str; 3] = ["/subprocess.py", "/popen_fork.py", "/popen_spawn_posix.py"];
 const CHILD_CALLS: [&str; 4] = ["wait4", "waitpid", "waitid", "do_wait"];
 
+/// Whether a function belongs to one of Python's executors or pools.
+pub(super) fn is_of_pool(func: &Func) -> bool {
+    func.layer == Layer::Python
+        && (func.file.contains("concurrent/futures/")
+            || func.file.ends_with("multiprocessing/pool.py"))
+}
+
 impl Place {
     /// Finds the place of a thread by its stack. `part` is the kind of time that the thread spends
     /// there, and `state` is the thread's state.
@@ -137,6 +147,7 @@ impl Place {
             saves: frames.iter().any(|(func, _)| saves(func)),
             of_database,
             is_inline: part == Part::Data && loads_inline(all()),
+            of_pool: part == Part::Data && all().any(is_of_pool),
             cause: match part {
                 Part::Other => OtherCause::of(state, all()),
                 _ => OtherCause::default(),

@@ -314,6 +314,7 @@ mod tests {
             saves: false,
             of_database: false,
             is_inline: false,
+            of_pool: false,
             cause: crate::host::OtherCause::default(),
             thread: String::new(),
             is_of_waiter: false,

@@ -10,9 +10,9 @@ use tprof_trace::model::{Sample, StackId, Thread, ThreadIndex, ThreadState};
 use super::concurrent::name;
 use super::cut::{extent, rows_in, wait_ns_in};
 use super::driver::Driver;
-use super::line::{OtherCause, Place};
+use super::line::{OtherCause, Place, is_of_pool};
 use super::paused::paused;
-use super::wait_sites::{LOOKED_AT_NS, is_of_pool};
+use super::wait_sites::LOOKED_AT_NS;
 
 /// The activity of another thread that a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use tprof_rank::samples::{CpuTrace, Func, Layer, Part, Stack, takes_from_thread}
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadState};
 
 use super::driver::Driver;
-use super::line::{OtherCause, Place};
+use super::line::{OtherCause, Place, is_of_pool};
 
 /// While a wait lasts at least this long, the collector reads its stack. Shorter waits may have no
 /// stack.
@@ -118,11 +118,4 @@ fn hint(place: &Place, stack: &Stack, cpu: &CpuTrace) -> Option<Hint> {
         () if functions().any(is_of_pool) => Hint::Pool,
         () => Hint::Nothing,
     })
-}
-
-/// Whether a function belongs to one of Python's executors or pools.
-pub(super) fn is_of_pool(func: &Func) -> bool {
-    func.layer == Layer::Python
-        && (func.file.contains("concurrent/futures/")
-            || func.file.ends_with("multiprocessing/pool.py"))
 }

@@ -4,6 +4,7 @@
 //! processes' own counters, and the sites are estimated from the samples. `docs/metrics.md` defines
 //! every number.
 
+pub mod arenas;
 mod blocks;
 pub mod churn;
 pub mod curve;

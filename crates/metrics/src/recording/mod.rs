@@ -150,7 +150,7 @@ fn parts_of(
     };
     // Other work in tprof's library: the time in the library according to samples, minus the price
     // of the work there that is already counted.
-    let [_, of_library] = sampled.in_library.bounds();
+    let [_, of_library] = sampled.in_library.bounds_ns();
     let priced = heap.high.zip(calls.high).map(|(heap, calls)| {
         // The price of operators is up to six times the time in their callbacks, so only a sixth of
         // it is time in the library.
@@ -158,7 +158,7 @@ fn parts_of(
     });
     let in_place = PartOfAll {
         part: "in_place",
-        count: Some(sampled.in_library.count as f64),
+        count: Some(sampled.in_library.count() as f64),
         low: 0.0,
         high: match sampled.in_library.is_known() {
             true => priced.map(|priced| (of_library - priced).max(0.0)),
@@ -166,7 +166,7 @@ fn parts_of(
         },
     };
     let records = work.device_records + work.call_records;
-    let [least, most] = sampled.in_cupti.bounds();
+    let [least, most] = sampled.in_cupti.bounds_ns();
     let cupti = PartOfAll {
         part: "cupti",
         count: Some(records),

@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels::base_name;
+use tprof_facts::sampled_time::SampledTime;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::model::{ProcessIndex, SampleMoment, StackId, ThreadState};
 use tprof_trace::{CodeMap, TraceFile};
@@ -15,9 +16,6 @@ const CUPTI: &str = "libcupti.so";
 /// to them on a stack owns the thread.
 const BEGIN: [&str; 3] = ["libc.so", "libpthread.so", "ld-linux"];
 
-/// Half the width of the 95 % interval of a normal variable, in standard deviations.
-const Z: f64 = 1.96;
-
 /// The number of samples in some steps, by the code that ran.
 #[derive(Default)]
 pub(super) struct StepSamples {
@@ -28,37 +26,10 @@ pub(super) struct StepSamples {
     /// Number of such waits in the whole file.
     pub all_waits: u64,
     /// Samples in which a thread of the job ran code of tprof's library.
-    pub in_library: SampleCount,
+    pub in_library: SampledTime,
     /// Samples in which a thread of the job was in a function of CUPTI, or in one that CUPTI
     /// called.
-    pub in_cupti: SampleCount,
-}
-
-/// A number of samples of one kind.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SampleCount {
-    /// Number of samples.
-    pub count: u64,
-    /// The time that all of them stand for, ns.
-    pub ns: u64,
-    /// The longest time that one sample stands for, ns; 0 if nothing was sampled.
-    pub period_ns: u64,
-}
-
-impl SampleCount {
-    /// Whether anything was sampled, so that a count of 0 means something.
-    pub fn is_known(self) -> bool {
-        self.period_ns > 0
-    }
-
-    /// Returns bounds of the time that the samples stand for, ns: the 95 % score interval of a
-    /// Poisson count, which is valid for few samples too.
-    pub fn bounds(self) -> [f64; 2] {
-        let found = self.ns as f64 / self.period_ns.max(1) as f64;
-        let middle = found + Z * Z / 2.0;
-        let half = Z * (found + Z * Z / 4.0).sqrt();
-        [(middle - half).max(0.0), middle + half].map(|samples| samples * self.period_ns as f64)
-    }
+    pub in_cupti: SampledTime,
 }
 
 /// The owner of the code that runs in a stack.
@@ -76,7 +47,6 @@ impl StepSamples {
         let Some(span) = times.span() else { return found };
         let code = CodeMap::new(file);
         let mut known: FxHashMap<StackId, CodeOwner> = FxHashMap::default();
-        let mut period_ns = 0;
         for row in file.blocks::<SampleMoment>().flatten() {
             let is_wait = row.state != ThreadState::Running;
             found.all_waits += u64::from(is_wait);
@@ -95,18 +65,11 @@ impl StepSamples {
                 continue;
             }
             found.samples += 1;
-            period_ns = period_ns.max(row.weight_ns);
             let whose =
                 *known.entry(row.stack).or_insert_with(|| whose(file, &code, process, row.stack));
-            let count = match whose {
-                CodeOwner::Job => continue,
-                CodeOwner::Library => &mut found.in_library,
-                CodeOwner::Cupti => &mut found.in_cupti,
-            };
-            count.count += 1;
-            count.ns += row.weight_ns;
+            found.in_library.sample(row.weight_ns, whose == CodeOwner::Library);
+            found.in_cupti.sample(row.weight_ns, whose == CodeOwner::Cupti);
         }
-        (found.in_library.period_ns, found.in_cupti.period_ns) = (period_ns, period_ns);
         found
     }
 }
@@ -130,22 +93,5 @@ fn whose(file: &TraceFile, code: &CodeMap, process: ProcessIndex, stack: StackId
     match modules.first().is_some_and(|name| name.starts_with(OWN)) {
         true => CodeOwner::Library,
         false => CodeOwner::Job,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_samples_have_wide_bounds_and_zero_may_stand_for_four() {
-        let of = |count| {
-            let counted = SampleCount { count, ns: count * 1_000, period_ns: 1_000 };
-            counted.bounds().map(|ns| ns.round() as u64)
-        };
-        assert_eq!(of(0), [0, 3_842]);
-        assert_eq!(of(4), [1_555, 10_286]);
-        assert_eq!(of(100), [82_227, 121_615]);
-        assert!(!SampleCount::default().is_known());
     }
 }

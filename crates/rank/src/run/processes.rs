@@ -48,6 +48,8 @@ pub struct ProcessRow {
     /// Number of the image's records that were lost, including events before the image could
     /// attach.
     pub lost: Reading<u64>,
+    /// Whether it is tprof itself, which the job ran.
+    pub own: bool,
 }
 
 impl Serialize for ProcessRow {
@@ -72,6 +74,7 @@ impl Serialize for ProcessRow {
         entry(&mut map, "end_ns", &self.end_ns)?;
         map.serialize_entry("file", &self.file)?;
         entry(&mut map, "lost", &self.lost)?;
+        map.serialize_entry("own", &self.own)?;
         map.end()
     }
 }
@@ -83,6 +86,7 @@ impl ProcessRow {
         self.ended = collected.ended.clone();
         self.end_ns = collected.end_ns.clone();
         self.start_ns = collected.start_ns;
+        self.own = collected.own;
     }
 }
 
@@ -132,6 +136,8 @@ pub fn of_file(file: &TraceFile, name: &str, rank: Option<u32>, clock: Clock) ->
             },
             file: Some(name.to_owned()),
             lost: Reading::missing("losses were not counted by process"),
+            // A file doesn't say.
+            own: false,
         }
     };
     file.processes().iter().map(row).collect()
@@ -156,6 +162,7 @@ pub fn join(
                 // The collector may have learned the end only after the file was written.
                 let row = &mut rows[*at];
                 row.lost = collected.lost.clone();
+                row.own = collected.own;
                 let ended = matches!(collected.ended, ImageEnd::Status(_) | ImageEnd::Signal(_));
                 if ended && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended) {
                     row.take(&collected);
@@ -196,6 +203,7 @@ fn of_info(process: &ProcessInfo, host: &str, clock: Clock) -> ProcessRow {
         },
         file: process.file.clone(),
         lost: lost_of(process),
+        own: process.own,
     }
 }
 
@@ -239,6 +247,7 @@ mod tests {
             end_ns: Reading::Is(lasted.1),
             file: None,
             lost: Reading::Is(0),
+            own: false,
         }
     }
 

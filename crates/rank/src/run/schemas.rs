@@ -68,6 +68,7 @@ impl HasSchema for ProcessRow {
             .reading("end_ns", reading_field(|of: &ProcessRow| &of.end_ns))
             .plain("file", plain_field(|of: &ProcessRow| &of.file))
             .reading("lost", reading_field(|of: &ProcessRow| &of.lost))
+            .plain("own", plain_field(|of: &ProcessRow| &of.own))
             .finish()
     }
 }

@@ -99,6 +99,14 @@ pub fn processors() -> Vec<u32> {
     all
 }
 
+/// Fails if the machine doesn't permit counters of so many threads on every processor.
+fn permits(tids: &[u32]) -> io::Result<()> {
+    match tids.len() * processors().len() > MAX_COUNTERS {
+        true => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+        false => Ok(()),
+    }
+}
+
 impl Counters {
     /// Opens counters on every processor, for these threads and for the threads that they will
     /// start. With `on_exec` the counters begin at the next exec.
@@ -108,11 +116,9 @@ impl Counters {
         tids: &[u32],
         on_exec: bool,
     ) -> io::Result<()> {
-        let processors = processors();
-        if tids.len() * processors.len() > MAX_COUNTERS {
-            return Err(io::Error::from_raw_os_error(libc::EMFILE));
-        }
+        permits(tids)?;
         self.with_stack = wanted.with_stack();
+        let before = self.counters.len();
         for tid in tids {
             let own = [0, 1].map(|kind| {
                 let mut attr = attr_of(PERF_TYPE_SOFTWARE, FAULTS[kind]);
@@ -126,20 +132,37 @@ impl Counters {
             if let [Ok(minor), Ok(major)] = own {
                 self.own.insert(*tid, [minor, major]);
             }
+        }
+        self.open_everywhere(wanted, tids, on_exec, Counters::open_one)?;
+        // A single thread that has ended is a process that is gone.
+        let is_gone = tids.len() == 1 && self.counters.len() == before;
+        match is_gone || self.counters.is_empty() {
+            true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            false => Ok(()),
+        }
+    }
+
+    /// Opens counters for each of these threads on each processor, by `open`, and those of events. A
+    /// thread that has ended has none.
+    fn open_everywhere(
+        &mut self,
+        wanted: &SamplingOptions,
+        tids: &[u32],
+        on_exec: bool,
+        open: fn(&mut Counters, &SamplingOptions, u32, u32, bool) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let processors = processors();
+        for tid in tids {
             for cpu in &processors {
-                match self.open_one(wanted, *tid, *cpu, on_exec) {
+                match open(self, wanted, *tid, *cpu, on_exec) {
                     Ok(()) => self.open_events(wanted, *tid, *cpu, on_exec),
                     // The thread has ended, or the processor has gone offline.
-                    Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
-                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) && tids.len() > 1 => {}
+                    Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ESRCH)) => {}
                     Err(e) => return Err(e),
                 }
             }
         }
-        match self.counters.is_empty() {
-            true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     fn open_one(
@@ -196,10 +219,7 @@ impl Counters {
     /// those that they will start. The counters that report programs, threads and mappings stay, and
     /// the rings with them. Nothing is closed if the machine doesn't permit so many counters.
     pub fn reopen(&mut self, wanted: &SamplingOptions, tids: &[u32]) -> io::Result<()> {
-        let processors = processors();
-        if tids.len() * processors.len() > MAX_COUNTERS {
-            return Err(io::Error::from_raw_os_error(libc::EMFILE));
-        }
+        permits(tids)?;
         let mut places = HashMap::new();
         let mut kept = Vec::new();
         for (at, counter) in std::mem::take(&mut self.counters).into_iter().enumerate() {
@@ -216,17 +236,7 @@ impl Counters {
         }
         self.clocks.clear();
         self.events.clear();
-        for tid in tids {
-            for cpu in &processors {
-                match self.open_sampling(wanted, *tid, *cpu, false) {
-                    Ok(()) => self.open_events(wanted, *tid, *cpu, false),
-                    // The thread has ended, or the processor has gone offline.
-                    Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ESRCH)) => {}
-                    Err(e) => return Err(e),
-                }
-            }
-        }
-        Ok(())
+        self.open_everywhere(wanted, tids, false, Counters::open_sampling)
     }
 
     /// Returns the minor and major faults of a thread that has ended. For a thread that began while

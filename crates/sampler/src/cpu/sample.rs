@@ -2,8 +2,10 @@
 
 use crate::config::PerfEvent;
 use crate::python::PyFunction;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tprof_trace::model::ThreadState;
 use tprof_unwind::modules::ModuleLoad;
 
@@ -166,11 +168,26 @@ pub struct Interruptions {
     pub switches: AtomicU64,
     /// Samples of running threads by the clock. Each stands for one period.
     pub clocked: AtomicU64,
-    /// Samples by the clock that found a thread in tprof's library, or in a system call of the
-    /// library.
-    pub in_library: AtomicU64,
-    /// The time that these samples stand for, ns.
-    pub in_library_ns: AtomicU64,
-    /// The longest time so far that a sample by the clock stood for, ns; 0 before the first.
-    pub longest_period_ns: AtomicU64,
+    /// Of the samples by the clock, those that found a thread in tprof's library, or in a system call
+    /// of the library: their number by the time that a sample stood for, ns. Times at which none was
+    /// found have an entry, too.
+    in_library: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Interruptions {
+    /// Counts a sample by the clock that stands for this time.
+    pub(super) fn clocked(&self, period_ns: u64, in_library: bool) {
+        self.clocked.fetch_add(1, Relaxed);
+        *self.found().entry(period_ns).or_default() += u64::from(in_library);
+    }
+
+    /// Returns how many samples by the clock found a thread in tprof's library, by the time that a
+    /// sample stood for, ns.
+    pub fn in_library(&self) -> BTreeMap<u64, u64> {
+        self.found().clone()
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.in_library.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

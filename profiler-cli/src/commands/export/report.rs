@@ -94,8 +94,9 @@ fn answers(made: &Reports) -> serde_json::Result<Vec<(String, String)>> {
     for document in &made.documents {
         reports.push((document.kind, serde_json::to_string(document)?));
     }
-    let of_figures =
-        |(kind, _): &&(&str, String)| matches!(*kind, "summary" | "steps" | "breakdown");
+    let of_figures = |(kind, _): &&(&str, String)| {
+        matches!(*kind, "summary" | "steps" | "breakdown" | "history")
+    };
     let read = |(kind, text): &(&str, String)| {
         serde_json::from_str::<Value>(text).map(|report| ((*kind).to_owned(), report))
     };

@@ -191,6 +191,7 @@ fn buckets(table: &Table, at: usize, first: f64, last: f64) -> Vec<Option<u64>> 
 pub fn shown_cell(cell: &Cell, column: &Column) -> String {
     let unit = column.unit;
     match cell {
+        Cell::Is(value) if column.coarse => shown_value(value, Unit::Duration),
         Cell::Is(value) if column.signed && value.number().is_some_and(|n| n > 0.0) => {
             format!("+{}", shown_value(value, unit))
         }
@@ -317,6 +318,13 @@ mod tests {
             "a,\"b\"\x1b[31m".into(),
         ]);
         table
+    }
+
+    #[test]
+    fn coarse_times_read_like_durations() {
+        let columns = [Column::coarse_time("at_ns", "at"), Column::new("at_ns", "at", Unit::Time)];
+        let shown = columns.map(|column| shown_cell(&4_352_000_000_000_u64.into(), &column));
+        assert_eq!(shown, ["1 h 12 min", "4352.0000 s"]);
     }
 
     #[test]

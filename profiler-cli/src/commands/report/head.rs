@@ -160,15 +160,16 @@ pub fn run(page: &mut Page, report: &Report) {
 
 /// Describes how the command ended. If each rank has its own command, this is the worst end of all.
 fn how_it_ended(report: &Report) -> Option<String> {
-    let rows = &report.processes;
+    // What the job ran of tprof isn't its command, and ends none of its ranks.
+    let rows: Vec<&ProcessRow> = report.processes.iter().filter(|row| !row.own).collect();
     // After an exec, the process's last image is the one that ended.
-    let last: BTreeMap<_, _> = rows.iter().map(|row| ((&row.host, row.pid), row)).collect();
+    let last: BTreeMap<_, _> = rows.iter().map(|row| ((&row.host, row.pid), *row)).collect();
     let last_of = |first: &ProcessRow| last.get(&(&first.host, first.pid)).copied();
     let first = last_of(rows.first()?)?;
     let is_started =
         |row: &&ProcessRow| row.rank.is_some() && !last.contains_key(&(&row.host, row.parent));
     let launched: BTreeMap<_, _> =
-        rows.iter().filter(is_started).map(|row| ((&row.host, row.pid), row)).collect();
+        rows.iter().copied().filter(is_started).map(|row| ((&row.host, row.pid), row)).collect();
     Some(match report.run.command.is_empty() {
         // The processes were attached by hand, so it isn't known which of them is the command.
         true if report.process_count > 1 => {

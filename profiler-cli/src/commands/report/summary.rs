@@ -179,21 +179,23 @@ fn resident(page: &mut Page, rank: &Rank, whose: &str) {
 }
 
 fn processes(page: &mut Page, report: &Report, top: usize) {
-    if report.processes.len() < 2 {
+    let mut rows: Vec<&ProcessRow> = report.processes.iter().filter(|row| !row.own).collect();
+    let own = report.processes.len() - rows.len();
+    if rows.len() < 2 {
         return;
     }
+    let all = rows.len();
     page.heading(match report.processes.len() == report.process_count {
         true => "Processes, longest first",
         false => "Program images of processes, longest first",
     });
-    let mut rows: Vec<&ProcessRow> = report.processes.iter().collect();
     let longest_ns = rows.iter().filter_map(|row| lasted(row)).max().unwrap_or(0);
     // What a version manager or a build starts for a moment would hide the job's own processes.
     rows.retain(|row| {
         let is_short = lasted(row).is_some_and(|ns| ns < longest_ns / LEAST_OF_LONGEST);
         !is_short || is_failure(row)
     });
-    let short = report.processes.len() - rows.len();
+    let short = all - rows.len();
     rows.sort_by_key(|row| std::cmp::Reverse(lasted(row).unwrap_or(u64::MAX)));
     let mut table =
         Table::new(&["pid", "parent", "rank", "start", "lasted", "end", "command"]).names(6);
@@ -204,11 +206,15 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     let commands: Vec<&str> = rows.iter().map(|row| row.command.as_str()).collect();
     table.fill_last(page.width(), |room| commands::labels(&commands, room));
     page.table(&table);
-    let left = report.processes.len() - rows.len();
+    let left = all - rows.len();
     if left > 0 {
         // Short ones are in no text.
         let how = if left > short { "--top or --json" } else { "--json" };
         page.line(&format!("  ... and {} more: {how}", count(left as u64)));
+    }
+    if own > 0 {
+        let own = counted(own as u64, "command of tprof's own", "commands of tprof's own");
+        page.line(&format!("  ... and {own}: --json"));
     }
 }
 

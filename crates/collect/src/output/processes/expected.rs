@@ -2,6 +2,7 @@
 
 use super::{Expected, Processes, in_words};
 use crate::output::losses::MAX_BLIND;
+use crate::output::own_program::is_own;
 use std::path::Path;
 use tprof_symbols::elf;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
@@ -88,7 +89,9 @@ impl Processes {
             Some(_) => ("everything".to_owned(), STOOD_STILL_THEN.to_owned()),
             None => self.reason(pid, expected),
         };
-        if !is_own_command(expected) {
+        // It isn't part of the job, so it isn't reported as missing, but it has a row.
+        let own = is_own(Path::new(&expected.path));
+        if !own {
             self.losses.add_blind(BlindSpot::new(format!("{pid} {name}"), what, why));
         }
         let (exit_status, signal, ended_by) = in_words(end.map(|(status, _)| status));
@@ -102,6 +105,7 @@ impl Processes {
             ended_by,
             start_ns: expected.time_ns,
             end_ns: end.map(|(_, at)| at),
+            own,
             ..ProcessInfo::default()
         };
         self.unattached.reported(program, &mut self.processes);
@@ -155,12 +159,4 @@ fn of_another(version: u32) -> String {
     format!(
         "LD_PRELOAD has another tprof's library: its interface has version {version}, this one's {WIRE_VERSION}"
     )
-}
-
-/// Whether a program is tprof itself, which the job's Python module runs without the library. It
-/// isn't part of the job, so it isn't reported as missing, but it has a row.
-fn is_own_command(expected: &Expected) -> bool {
-    let own = || std::env::current_exe().ok()?.canonicalize().ok();
-    expected.verdict == verdict::NO_ENVIRONMENT
-        && Path::new(&expected.path).canonicalize().is_ok_and(|path| Some(path) == own())
 }

@@ -184,7 +184,7 @@ fn over_time(parts: &[(RankContext, RankHistory)]) -> Table {
         }
     }
     let columns = [
-        Column::new("time_ns", "from", Unit::Time),
+        Column::coarse_time("time_ns", "from"),
         Column::data("length_ns", Unit::Duration),
         Column::new("steps", "steps", Unit::Count),
         Column::new("median_ns", "median", Unit::Duration),
@@ -287,8 +287,8 @@ fn stretch(
 
 fn changes_table(changes: &[JointChange<'_>]) -> Table {
     let columns = vec![
-        Column::new("from_ns", "from", Unit::Time),
-        Column::new("until_ns", "until", Unit::Time),
+        Column::coarse_time("from_ns", "from"),
+        Column::coarse_time("until_ns", "until"),
         Column::new("step", "step", Unit::Id),
         Column::new("kind", "change", Unit::Text),
         Column::data("figure", Unit::Text),

@@ -153,13 +153,7 @@ impl Worker {
                 match purpose {
                     Purpose::Clock => {
                         let period_ns = self.wanted.period_ns();
-                        let counts = &self.interruptions;
-                        counts.clocked.fetch_add(1, Relaxed);
-                        counts.longest_period_ns.fetch_max(period_ns, Relaxed);
-                        if in_library {
-                            counts.in_library.fetch_add(1, Relaxed);
-                            counts.in_library_ns.fetch_add(period_ns, Relaxed);
-                        }
+                        self.interruptions.clocked(period_ns, in_library);
                         self.threads.sampled(pid, tid, time_ns, period_ns);
                         self.taken.push(CpuSample {
                             weight_ns: period_ns,
