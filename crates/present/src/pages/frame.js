@@ -6,7 +6,7 @@ let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: nu
 
 const KIND_GROUPS = [
   ["Time", ["findings", "gpu-time", "host", "steps", "history", "critical-path"]],
-  ["Host", ["summary", "memory", "cpu", "threads", "counters", "machine"]],
+  ["Host", ["summary", "memory", "cpu", "threads", "io", "counters", "machine"]],
   ["GPU", ["breakdown", "idle", "overlap", "kernels", "gemms", "api", "launches", "queue", "bandwidth", "memcpy", "device-memory", "gpu"]],
   ["Program", ["operators", "flops", "roofline", "annotations", "nvtx", "spans", "compile", "sequences"]],
   ["Ranks", ["rank-files", "comm", "stragglers"]],
