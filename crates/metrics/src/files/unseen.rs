@@ -4,46 +4,48 @@
 //! not hooked. The kernel counts the bytes of them too. It counts a process from the reading when
 //! the process attached, so small differences mean nothing. It leaves out bytes that `send` and
 //! `recv` transfer, which recorded calls have, so what is missing is at least the difference.
+//!
+//! The kernel adds the bytes of a child to those of its parent once the parent has waited for it. So
+//! only the processes are added up whose parents aren't recorded, and their recorded calls include
+//! those of their descendants.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{FileCalls, FileOperation, ProcessIndex};
+use tprof_trace::model::{FileCalls, FileOperation};
 
 use crate::memory::transfers::of_process;
 
-/// Bytes of a rank's processes that transferred any.
+/// Bytes of a rank's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
     /// Bytes that the kernel counted as read by calls; `None` if it wasn't asked.
     pub read: Option<u64>,
-    /// Bytes that recorded calls of those processes read.
+    /// Bytes that recorded calls read.
     pub recorded_read: u64,
     /// Bytes that the kernel counted as written by calls; `None` if it wasn't asked.
     pub written: Option<u64>,
-    /// Bytes that recorded calls of those processes wrote.
+    /// Bytes that recorded calls wrote.
     pub recorded_written: u64,
 }
 
 impl Unseen {
     /// Compares them for the processes of a file.
     pub(super) fn of(file: &TraceFile) -> Unseen {
-        let mut recorded: FxHashMap<ProcessIndex, [u64; 2]> = FxHashMap::default();
+        let mut sums = Unseen::default();
         for row in file.blocks::<FileCalls>().flatten() {
-            let at = match row.operation {
-                FileOperation::Read => 0,
-                FileOperation::Write => 1,
+            let sum = match row.operation {
+                FileOperation::Read => &mut sums.recorded_read,
+                FileOperation::Write => &mut sums.recorded_written,
                 _ => continue,
             };
-            recorded.entry(row.process).or_default()[at] += row.bytes;
+            *sum = sum.saturating_add(row.bytes);
         }
-        let mut sums = Unseen::default();
-        for process in file.processes() {
+        let pids: FxHashSet<u32> = file.processes().iter().map(|process| process.pid).collect();
+        for process in file.processes().iter().filter(|process| !pids.contains(&process.parent)) {
             let Some(kernel) = of_process(file, process.process) else { continue };
-            let [read, written] = recorded.get(&process.process).copied().unwrap_or_default();
-            *sums.read.get_or_insert(0) += kernel.read;
-            *sums.written.get_or_insert(0) += kernel.written;
-            sums.recorded_read += read;
-            sums.recorded_written += written;
+            let add = |sum: Option<u64>, bytes| Some(sum.unwrap_or(0).saturating_add(bytes));
+            sums.read = add(sums.read, kernel.read);
+            sums.written = add(sums.written, kernel.written);
         }
         sums
     }
