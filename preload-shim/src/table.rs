@@ -53,6 +53,7 @@ functions! {
     DUP3 "dup3" FCNTL "fcntl" FCNTL64 "fcntl64"
     CLOSE "close" CLOSE_RANGE "close_range" CLOSEFROM "closefrom"
     FOPEN "fopen" FOPEN64 "fopen64" FCLOSE "fclose" FFLUSH "fflush" FILENO "fileno"
+    FREOPEN "freopen" FREOPEN64 "freopen64" PCLOSE "pclose" CLOSEDIR "closedir" DIRFD "dirfd"
     FREAD "fread" FREAD_UNLOCKED "fread_unlocked"
     FWRITE "fwrite" FWRITE_UNLOCKED "fwrite_unlocked" GNU_GET_LIBC_VERSION "gnu_get_libc_version"
     ERRNO_LOCATION "__errno_location"

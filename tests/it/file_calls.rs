@@ -65,8 +65,16 @@ fn calls_and_bytes_equal_what_the_program_did() {
         &files,
         "path",
         "/copy.bin",
-        &[("open", [1, 0, 0]), ("write", [3, 0, 100_000 + 1200 + 300]), ("close", [2, 0, 0])],
+        &[
+            ("open", [2, 0, 0]),
+            ("write", [3, 0, 100_000 + 1200 + 300]),
+            // A stream's buffer.
+            ("read", [1, 0, 4096]),
+            ("close", [2, 0, 0]),
+        ],
     );
+    // By `freopen`, and by `fclose`.
+    assert_sums(&files, "path", "/again.bin", &[("write", [2, 0, 9000]), ("close", [1, 0, 0])]);
     // libc reads a whole buffer: the call for one byte more finds the end.
     assert_sums(
         &files,
@@ -98,7 +106,9 @@ fn calls_and_bytes_equal_what_the_program_did() {
         rows.map(|row| row["bytes"].as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!((of("write", "socket"), of("read", "socket")), (50_000, 50_000), "{peers:#?}");
-    assert_eq!((of("write", "pipe"), of("read", "pipe")), (3, 3), "{peers:#?}");
+    // What a shell wrote to its pipe may not be seen.
+    assert_eq!(of("read", "pipe"), 3 + 6, "{peers:#?}");
+    assert!((3..=9).contains(&of("write", "pipe")), "{peers:#?}");
     let is_local = |row: &&Value| row["peer"].as_str().unwrap().starts_with("socket 127.0.0.1:");
     assert!(peers.iter().filter(is_local).any(|row| row["operation"] == "connect"), "{peers:#?}");
 

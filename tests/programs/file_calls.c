@@ -1,6 +1,7 @@
 // Calls on files, pipes and sockets of known number, in the directory of the first argument.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -78,6 +79,17 @@ static void copies(void) {
     check(open("missing.bin", O_RDONLY) == -1 && errno == ENOENT, "open of nothing");
     errno = 0;
     check(read(-1, buffer, 1) == -1 && errno == EBADF, "read of nothing");
+    // The stream's descriptor stands for another file afterwards, and a directory's for none.
+    FILE *file = fopen("copy.bin", "r");
+    check(file != NULL && fread(buffer, 1, 1, file) == 1, "fread");
+    file = freopen("again.bin", "w", file);
+    check(file != NULL && fwrite(buffer, 1, 9000, file) == 9000 && fclose(file) == 0, "freopen");
+    DIR *directory = opendir(".");
+    check(directory != NULL && closedir(directory) == 0, "closedir");
+    DIR *volatile none = NULL;
+    check(closedir(none) == -1, "closedir of nothing");
+    FILE *other = popen("echo popen", "r");
+    check(other != NULL && fread(buffer, 1, 6, other) == 6 && pclose(other) == 0, "popen");
 }
 
 static void *serve(void *at) {

@@ -207,3 +207,40 @@ unsafe extern "C" fn fclose_impl(stream: *const Stream, sp: usize, fp: usize) ->
     }
     result
 }
+
+/// Defines hooks of functions that close a stream's file and open another. The stream's next call
+/// names it.
+macro_rules! reopens {
+    ($($name:ident: $real:ident, $impl:ident;)*) => {$(
+        file_hook!($name(path: *const u8, mode: *const u8, stream: *const Stream) -> *const Stream, $real, $impl, "rcx", "r8");
+        unsafe extern "C" fn $impl(path: *const u8, mode: *const u8, stream: *const Stream) -> *const Stream {
+            io::renewed(descriptor(stream));
+            let reopened = real!($real(path, mode, stream)
+                as fn(*const u8, *const u8, *const Stream) -> *const Stream, else core::ptr::null());
+            if !reopened.is_null() {
+                io::renewed(descriptor(reopened));
+            }
+            reopened
+        }
+    )*};
+}
+
+reopens! {
+    freopen: FREOPEN, freopen_impl;
+    freopen64: FREOPEN64, freopen64_impl;
+}
+
+file_hook!(pclose(stream: *const Stream) -> c_int, PCLOSE, pclose_impl, "rsi", "rdx");
+unsafe extern "C" fn pclose_impl(stream: *const Stream) -> c_int {
+    io::renewed(descriptor(stream));
+    real!(PCLOSE(stream) as fn(*const Stream) -> c_int, else -1)
+}
+
+file_hook!(closedir(directory: *const u8) -> c_int, CLOSEDIR, closedir_impl, "rsi", "rdx");
+unsafe extern "C" fn closedir_impl(directory: *const u8) -> c_int {
+    // libc reports an error for null.
+    if !directory.is_null() {
+        io::renewed(real!(DIRFD(directory) as fn(*const u8) -> c_int, else -1));
+    }
+    real!(CLOSEDIR(directory) as fn(*const u8) -> c_int, else -1)
+}
