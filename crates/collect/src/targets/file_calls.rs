@@ -72,12 +72,20 @@ pub struct FileWork {
 }
 
 impl FileWork {
-    /// Returns the state of an image without calls. Without `same_pids`, the image has other ids
-    /// for its threads than the collector, which then can't read their counters.
-    pub fn new(process: ProcessIndex, pid: u32, redact: bool, same_pids: bool) -> FileWork {
+    /// Returns the state of an image without calls, which may be a forked child of `parent`. Without
+    /// `same_pids`, the image has other ids for its threads than the collector, which then can't
+    /// read their counters.
+    pub fn new(
+        process: ProcessIndex,
+        pid: u32,
+        redact: bool,
+        same_pids: bool,
+        parent: Option<&FileWork>,
+    ) -> FileWork {
+        let begins_in = parent.and_then(|parent| parent.names.working_directory());
         FileWork {
             process,
-            names: Names::new(pid, redact),
+            names: Names::new(pid, redact, begins_in),
             positions: FxHashMap::default(),
             growing: FxHashMap::default(),
             done: Vec::new(),

@@ -43,16 +43,23 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub fn new(pid: u32, redact: bool) -> Names {
+    /// Returns the state of a process without files. `begins_in` is its working directory if it has
+    /// ended already.
+    pub fn new(pid: u32, redact: bool, begins_in: Option<PathBuf>) -> Names {
         Names {
             pid,
             redact,
-            working_directory: working_directory(pid),
+            working_directory: working_directory(pid).or(begins_in),
             files: FxHashMap::default(),
             directories: FxHashMap::default(),
             count: 0,
             descriptors: Descriptors::default(),
         }
+    }
+
+    /// Returns the working directory; of a process that has ended, as it was read last.
+    pub fn working_directory(&self) -> Option<PathBuf> {
+        working_directory(self.pid).or_else(|| self.working_directory.clone())
     }
 
     /// Adds a file that got its number.
@@ -222,7 +229,7 @@ mod tests {
 
     #[test]
     fn files_of_a_large_directory_are_named_together() {
-        let mut names = Names::new(std::process::id(), false);
+        let mut names = Names::new(std::process::id(), false, None);
         for at in 0..MAX_NAMES {
             assert_eq!(path(&mut names, &format!("/d/{at}.jpg")), format!("/d/{at}.jpg"));
         }
@@ -233,11 +240,20 @@ mod tests {
     }
 
     #[test]
+    fn a_child_that_has_ended_began_in_its_parents_working_directory() {
+        let parent = Names::new(std::process::id(), false, None);
+        // No process has this pid.
+        let mut child = Names::new(u32::MAX, false, parent.working_directory());
+        let expected = std::env::current_dir().unwrap().join("a/b");
+        assert_eq!(Path::new(&path(&mut child, "a/b")), expected);
+    }
+
+    #[test]
     fn relative_paths_begin_at_the_working_directory() {
-        let mut names = Names::new(std::process::id(), false);
+        let mut names = Names::new(std::process::id(), false, None);
         let expected = std::env::current_dir().unwrap().join("a/b");
         assert_eq!(Path::new(&path(&mut names, "a/b")), expected);
-        let mut redacted = Names::new(std::process::id(), true);
+        let mut redacted = Names::new(std::process::id(), true, None);
         assert_eq!(path(&mut redacted, "/home/me/secret/model.pt"), "model.pt");
     }
 }
