@@ -160,16 +160,16 @@ impl Begun {
     }
 
     fn name(&self, directory: c_int, path: &[u8], descriptor: c_int) -> u32 {
-        let how = if path.len() > MAX_NAME_BYTES { naming::END_OF_PATH } else { naming::PATH };
         let kept = path.get(path.len().saturating_sub(MAX_NAME_BYTES)..).unwrap_or(path);
-        let is_absolute = path.first() == Some(&b'/');
-        let directory = match table().and_then(|table| table.entry(directory)) {
-            Some(entry) if !is_absolute => match entry.load(Relaxed) {
-                0 => number_by_link(self.thread, directory),
-                known => known,
-            },
+        let has_directory = directory >= 0 && path.first() != Some(&b'/');
+        let known = table().and_then(|table| table.entry(directory));
+        let directory = match known.map_or(0, |entry| entry.load(Relaxed)) {
+            0 if has_directory => number_by_link(self.thread, directory),
+            known if has_directory => known,
             _ => 0,
         };
+        let is_cut = kept.len() < path.len() || has_directory && directory == 0;
+        let how = if is_cut { naming::END_OF_PATH } else { naming::PATH };
         number(self.thread, descriptor, how, directory, kept)
     }
 

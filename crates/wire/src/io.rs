@@ -42,7 +42,8 @@ pub mod naming {
     pub const UNKNOWN: u32 = 0;
     /// The path as the program gave it.
     pub const PATH: u32 = 1;
-    /// The end of such a path, which was longer than [`super::MAX_NAME_BYTES`].
+    /// The end of such a path, which was longer than [`super::MAX_NAME_BYTES`], or begins at a
+    /// directory that has no number.
     pub const END_OF_PATH: u32 = 2;
     /// A `struct sockaddr`: the peer's address.
     pub const PEER: u32 = 3;
