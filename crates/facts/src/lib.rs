@@ -17,7 +17,7 @@
 //!   and functions; [`pass_through`] leaves out frames that nobody needs, [`owner`] decides who
 //!   owns the code of a frame;
 //! - [`printable`] makes names safe to print, [`markup`] escapes them for HTML and XML, [`sources`]
-//!   reads lines of source files, [`far_run`] names runs on other hosts, [`units`] formats and parses numbers, [`csv`] formats tables.
+//!   reads lines of source files, [`far_run`] names runs on other hosts, [`files`] has the words for calls on files, [`units`] formats and parses numbers, [`csv`] formats tables.
 
 pub mod class;
 pub mod clock_reasons;
@@ -28,6 +28,7 @@ pub mod counters;
 pub mod csv;
 pub mod cycles;
 pub mod far_run;
+pub mod files;
 pub mod flops;
 pub mod frames;
 pub mod functions;

@@ -52,8 +52,8 @@ pub struct Thread {
     pub stack_high: SignalCell<usize>,
     /// A hash of this thread's name as it was last recorded.
     pub name: SignalCell<u32>,
-    /// The part of the clock in which this thread last took the stack of a call on a file, see
-    /// [`crate::io`].
+    /// The part of the time in which this thread last took the stack of a call on a file, and of
+    /// which kinds of calls, see [`crate::io`].
     pub io_part: SignalCell<u32>,
     /// Set under strict seccomp, where the thread may neither read a clock nor make a system call.
     pub strict: SignalCell<bool>,

@@ -1,5 +1,5 @@
-//! What the hooks of calls on files, pipes and sockets record: each call with its time and result,
-//! and the name of each file once.
+//! Records calls on files, pipes and sockets for their hooks: each call with its time and result, and
+//! the name of each file once.
 //!
 //! - A file has a number from its first call on, see [`tprof_wire::io`]. The hooks keep the number
 //!   of each open descriptor in a table, which the kernel zeroes in a forked child. Hooks of
@@ -7,8 +7,9 @@
 //!   numbers it anew, and asks the kernel what it stands for. So a `vfork` child that closes
 //!   descriptors in its parent's table does no harm.
 //! - A call takes tens of nanoseconds to record, but a stack with Python's functions takes up to
-//!   50 us while Python's lock is given up, as it is during such calls. So a thread takes one in
-//!   each part of the time, and of each call that takes long.
+//!   50 us while Python's lock is given up, as it is during such calls. So in each part of the time a
+//!   thread takes one of a read, one of a write and one of another call; and one of each call that
+//!   takes long.
 //! - Descriptors that libc itself, or a direct system call, opens and closes are not seen. The
 //!   collector compares the bytes with the kernel's count for the process.
 
@@ -20,10 +21,22 @@ use tprof_wire::io::{Call, MAX_NAME_BYTES, NAMED_WORDS, NO_OFFSET, Named, Operat
 use tprof_wire::record::ExtKind;
 use tprof_wire::sync::{AtomicPtr, AtomicU32, Ordering::*};
 
-/// A thread takes a stack in each part of the time of this many bits of the clock, about 11 ms.
-const PART: u32 = 25;
-/// And a stack of each call that takes so many ticks, about 3 ms.
+/// A part of the time has this many bits of the clock, about 22 ms.
+const PART: u32 = 26;
+/// Every call that takes so many ticks, about 3 ms, has a stack.
 const LONG: u64 = 1 << 23;
+/// Bits of [`Thread::io_part`] for the kinds of calls of which the thread has taken a stack in this
+/// part of the time.
+const KINDS: u32 = 7;
+
+/// The bit of an operation's kind.
+const fn kind(operation: Operation) -> u32 {
+    match operation {
+        Operation::Read => 1,
+        Operation::Write => 2,
+        _ => 4,
+    }
+}
 /// Number of descriptors that the table has entries for. Calls on higher ones have no file.
 const DESCRIPTORS: usize = 1 << 16;
 /// The table takes so many bytes of address space, of which only touched pages use memory.
@@ -120,12 +133,14 @@ impl Begun {
     ) {
         let thread = self.thread;
         let clock = thread.clock();
-        let part = (clock >> PART) as u32;
+        let part = ((clock >> PART) as u32) << KINDS.count_ones();
+        let before = thread.io_part.get();
+        let taken = if before & !KINDS == part { before & KINDS } else { 0 };
         let is_long = clock.wrapping_sub(self.start) >= LONG;
-        let stack = if thread.io_part.get() == part && !is_long {
+        let stack = if taken & kind(operation) != 0 && !is_long {
             0
         } else {
-            thread.io_part.set(part);
+            thread.io_part.set(part | taken | kind(operation));
             let stack = stacks::with_python(thread, sp, fp);
             arch::add_local(&thread.slot().stack_ticks, thread.clock().wrapping_sub(clock));
             stack

@@ -38,7 +38,7 @@ impl Operation {
 
 /// How a file's name is known: part of [`crate::record::ExtKind::FileNamed`].
 pub mod naming {
-    /// It isn't.
+    /// The name isn't known.
     pub const UNKNOWN: u32 = 0;
     /// The path as the program gave it.
     pub const PATH: u32 = 1;
@@ -64,7 +64,7 @@ pub const NO_OFFSET: u64 = u64::MAX;
 /// A file that got its number: [`crate::record::ExtKind::FileNamed`], whose argument is the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The descriptor.
+    /// The descriptor that the file has now.
     pub descriptor: u32,
     /// One of [`naming`].
     pub naming: u32,

@@ -1,5 +1,23 @@
 //! The functions that this library interposes, with one file for each family of functions.
 
+/// Instructions of a hook that calls `{target}` with the stack and frame pointers on the stack, after
+/// six arguments in registers.
+macro_rules! call_with_stack {
+    () => {
+        "mov rax, rsp
+        sub rsp, 8
+        .cfi_adjust_cfa_offset 8
+        push rbp
+        .cfi_adjust_cfa_offset 8
+        push rax
+        .cfi_adjust_cfa_offset 8
+        call {target}
+        add rsp, 24
+        .cfi_adjust_cfa_offset -24
+        ret"
+    };
+}
+
 /// Defines a hook of a function with five or six arguments. Six fill the registers, so the hook
 /// passes the stack and frame pointers on the stack, as the seventh and eighth argument of the
 /// target.
@@ -12,17 +30,7 @@ macro_rules! six_hook {
             ::core::arch::naked_asm!(
                 ".cfi_startproc",
                 "endbr64",
-                "mov rax, rsp",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 8",
-                "push rbp",
-                ".cfi_adjust_cfa_offset 8",
-                "push rax",
-                ".cfi_adjust_cfa_offset 8",
-                "call {target}",
-                "add rsp, 24",
-                ".cfi_adjust_cfa_offset -24",
-                "ret",
+                call_with_stack!(),
                 ".cfi_endproc",
                 target = sym $target,
             )
@@ -45,17 +53,7 @@ macro_rules! file_hook {
     };
     ($name:ident($($arg:tt: $type:ty),*) -> $result:ty, $real:ident, $target:path) => {
         file_hook!(@ $name($($arg: $type),*) -> $result, $real, $target,
-            "mov rax, rsp",
-            "sub rsp, 8",
-            ".cfi_adjust_cfa_offset 8",
-            "push rbp",
-            ".cfi_adjust_cfa_offset 8",
-            "push rax",
-            ".cfi_adjust_cfa_offset 8",
-            "call {target}",
-            "add rsp, 24",
-            ".cfi_adjust_cfa_offset -24",
-            "ret",
+            call_with_stack!(),
         );
     };
     (@ $name:ident($($arg:tt: $type:ty),*) -> $result:ty, $real:ident, $target:path, $($lines:expr,)*) => {

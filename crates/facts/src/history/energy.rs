@@ -28,10 +28,10 @@ impl EnergySources {
     }
 }
 
-/// An energy.
+/// Energy that devices took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Energy {
-    /// Joules.
+    /// The energy in joules.
     pub joules: f64,
     /// What it comes from.
     pub sources: EnergySources,

@@ -13,7 +13,7 @@ use crate::verdict::Verdict;
 
 const WHAT: &str = "the arenas of Python's interpreter grow";
 
-/// What is known of the arenas.
+/// The growth of the interpreter's arenas, and the line that mapped most of them.
 pub(super) enum ArenaVerdict {
     /// They grow all the time.
     Grow(Box<Finding>),

@@ -1,6 +1,6 @@
 //! Sums up a rank's calls on files by file, operation and line.
 //!
-//! Only some calls have a stack: one in each 11 ms of a thread's time, and long ones. A call without
+//! Only some calls have a stack: of each kind one in 22 ms of a thread's time, and long ones. A call without
 //! one counts for the line from which the same thread made the same kind of call on the same file
 //! (or a file that is listed together with it) before, or else for the first one afterwards.
 

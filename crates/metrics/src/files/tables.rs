@@ -1,7 +1,7 @@
 //! Makes the tables of the report `io`.
 
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
-use tprof_facts::units;
+use tprof_facts::{files, units};
 use tprof_trace::model::{FileKind, FileOperation};
 
 use super::sums::{FileSums, RankFiles, Use};
@@ -19,14 +19,14 @@ const FEW_BYTES: u64 = 1 << 20;
 pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
     let is_recorded = parts.iter().any(|(_, part)| part.is_recorded);
     let why = |none: &str| if is_recorded { none } else { NOT_RECORDED }.to_owned();
-    let mut files = files_table(why(NO_FILES));
+    let mut of_files = files_table(why(NO_FILES));
     let mut peers = peers_table(why(NO_PEERS));
     let mut counted = counted_table();
     for (at, part) in parts {
         for (of, sums) in &part.sums {
             match of.kind {
                 FileKind::Socket | FileKind::Pipe => peers.row(peer_row(at, of, sums)),
-                _ => files.row(file_row(at, of, sums)),
+                _ => of_files.row(file_row(at, of, sums)),
             }
         }
         if part.is_recorded {
@@ -40,34 +40,9 @@ pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
         };
         table.rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
     };
-    [&mut files, &mut peers].into_iter().for_each(order);
+    [&mut of_files, &mut peers].into_iter().for_each(order);
     let notes = parts.iter().filter_map(|(at, part)| unseen_note(at, part)).collect();
-    Body { tables: vec![files, peers, counted], notes }
-}
-
-/// The word for an operation.
-pub fn word(operation: FileOperation) -> &'static str {
-    match operation {
-        FileOperation::Open => "open",
-        FileOperation::Read => "read",
-        FileOperation::Write => "write",
-        FileOperation::Sync => "sync",
-        FileOperation::Map => "map",
-        FileOperation::Connect => "connect",
-        FileOperation::Close => "close",
-        FileOperation::Accept => "accept",
-        FileOperation::Fault => "page faults",
-    }
-}
-
-fn kind(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::Unknown => "unknown",
-        FileKind::File => "file",
-        FileKind::Socket => "socket",
-        FileKind::Pipe => "pipe",
-        FileKind::Device => "device",
-    }
+    Body { tables: vec![of_files, peers, counted], notes }
 }
 
 /// The columns of both tables; `name` is the key of the one that names the file or peer.
@@ -94,7 +69,7 @@ fn cells(at: &RankContext, of: &Use, sums: &FileSums, of_calls: Vec<Cell>) -> Ve
     let name = if of.file.is_empty() { "(unknown)" } else { &of.file };
     let mut cells = vec![
         at.label.as_str().into(),
-        word(of.operation).into(),
+        files::operation(of.operation).into(),
         sums.calls.into(),
         sums.failed.into(),
         sums.bytes.into(),
@@ -102,7 +77,7 @@ fn cells(at: &RankContext, of: &Use, sums: &FileSums, of_calls: Vec<Cell>) -> Ve
         sums.longest_ns.into(),
         Cell::applies(sums.bytes_per_call().map(|bytes| bytes.round() as u64)),
         Cell::applies(sums.rate().filter(|_| of.operation != FileOperation::Map)),
-        kind(of.kind).into(),
+        files::kind(of.kind).unwrap_or("unknown").into(),
     ];
     cells.extend(of_calls);
     cells.push(name.into());

@@ -1,41 +1,18 @@
 //! Defines the columns of the calls on files, pipes and sockets.
 
-use tprof_trace::model::{FileCalls, FileKind, FileOperation};
+use tprof_facts::files;
+use tprof_trace::model::FileCalls;
 
 use crate::column::{Cell, columns};
-
-fn kind(kind: FileKind) -> Cell<'static> {
-    Cell::Text(match kind {
-        FileKind::Unknown => return Cell::Null,
-        FileKind::File => "file",
-        FileKind::Socket => "socket",
-        FileKind::Pipe => "pipe",
-        FileKind::Device => "device",
-    })
-}
-
-fn operation(operation: FileOperation) -> &'static str {
-    match operation {
-        FileOperation::Open => "open",
-        FileOperation::Read => "read",
-        FileOperation::Write => "write",
-        FileOperation::Sync => "sync",
-        FileOperation::Map => "map",
-        FileOperation::Connect => "connect",
-        FileOperation::Close => "close",
-        FileOperation::Accept => "accept",
-        FileOperation::Fault => "page faults",
-    }
-}
 
 columns! { pub(crate) FILE_CALLS of FileCalls:
     "start_ns" Int "when the first of the calls began, nanoseconds since the run began" |r, c| c.time(r.start_ns);
     "duration_ns" Int "time from there to the end of the last" |r, _| Cell::uint(r.duration_ns);
     "process" Id "row of `processes`" |r, _| Cell::uint(r.process.into());
     "thread" Id "row of `threads`" |r, _| Cell::uint(r.thread.into());
-    "kind" Text "file, socket, pipe or device; null if unknown" |r, _| kind(r.kind);
+    "kind" Text "file, socket, pipe or device; null if unknown" |r, _| files::kind(r.kind).map_or(Cell::Null, Cell::Text);
     "path" Text "path of the file, or the socket's peer; DIRECTORY/*.EXTENSION for files of a directory of which too many were opened; null if unknown" |r, c| c.name(r.file);
-    "operation" Text "open, read, write, sync, map, connect, accept, close, or page faults" |r, _| Cell::Text(operation(r.operation));
+    "operation" Text "open, read, write, sync, map, connect, accept, close, or page faults" |r, _| Cell::Text(files::operation(r.operation));
     "calls" Int "how many calls" |r, _| Cell::uint(r.calls);
     "failed" Int "how many of them failed" |r, _| Cell::uint(r.failed);
     "bytes" Int "bytes that they transferred, or mapped" |r, _| Cell::uint(r.bytes);

@@ -10,9 +10,9 @@ pub enum FileKind {
     Unknown,
     /// A file or directory with a path.
     File,
-    /// A socket.
+    /// A socket of any family.
     Socket,
-    /// A pipe.
+    /// A pipe or FIFO without a path.
     Pipe,
     /// A device, or a file that the kernel makes up (`/dev`, `/proc`, `/sys`).
     Device,
@@ -21,7 +21,7 @@ pub enum FileKind {
 /// What calls did with a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileOperation {
-    /// Opened it.
+    /// Opened it by its path.
     #[default]
     Open,
     /// Read from it, or received.
@@ -34,7 +34,7 @@ pub enum FileOperation {
     Map,
     /// Connected to it.
     Connect,
-    /// Closed it.
+    /// Closed a descriptor of it.
     Close,
     /// Accepted a connection from it.
     Accept,

@@ -9,13 +9,15 @@ use rustc_hash::FxHashMap;
 use tprof_os::proc;
 use tprof_trace::model::*;
 
-/// A thread's counter.
+/// The kernel's count of what it read from storage for a thread.
 #[derive(Debug)]
 struct Counter {
     tid: u32,
     /// Its value when rows were last written; `None` before the first reading.
     bytes: Option<u64>,
     read_ns: u64,
+    /// What was read ahead of the rows that have got their share, and is for the next ones.
+    ahead: u64,
     /// Whether the thread has made calls since then.
     is_due: bool,
 }
@@ -41,10 +43,10 @@ impl StorageReads {
             return;
         }
         let main = self.pid == tid;
-        // What a new thread has read it has read since it began. A main thread has also read the
-        // program and its libraries.
+        // The count of a new thread begins at zero with the thread. That of a main thread contains
+        // what the loader read before the program began.
         let bytes = (!main).then_some(0);
-        let counter = || Counter { tid, bytes, read_ns: 0, is_due: true };
+        let counter = || Counter { tid, bytes, read_ns: 0, ahead: 0, is_due: true };
         self.threads.entry(thread).or_insert_with(counter).is_due = true;
     }
 
@@ -68,7 +70,8 @@ impl StorageReads {
             };
             let since_ns = std::mem::replace(&mut counter.read_ns, now);
             if let Some(before) = counter.bytes.replace(bytes) {
-                read.insert(*thread, (bytes.saturating_sub(before), since_ns));
+                let ahead = std::mem::take(&mut counter.ahead);
+                read.insert(*thread, (bytes.saturating_sub(before), ahead, since_ns));
             }
             true
         });
@@ -78,16 +81,24 @@ impl StorageReads {
         for row in rows.iter().filter(|row| reads(row)) {
             *sums.entry(row.thread).or_default() += row.bytes;
         }
+        let mut given: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
         for row in rows.iter_mut().filter(|row| reads(row)) {
-            let Some((bytes, _)) = read.get(&row.thread) else { continue };
+            let Some((new, ahead, _)) = read.get(&row.thread) else { continue };
+            let bytes = new + ahead;
             let sum = sums.get(&row.thread).copied().unwrap_or(0).max(1);
-            // The kernel may read ahead more than the program reads now. The program may read the
-            // rest later, without a row that could tell, so a row has at most its own bytes.
-            let share = (u128::from(*bytes) * u128::from(row.bytes) / u128::from(sum)) as u64;
+            // The kernel may read ahead more than the program reads now, so a row has at most its
+            // own bytes.
+            let share = (u128::from(bytes) * u128::from(row.bytes) / u128::from(sum)) as u64;
             let share = share.min(row.bytes);
             row.storage_bytes = Some(share);
+            *given.entry(row.thread).or_default() += share;
         }
-        for (thread, (bytes, since_ns)) in read {
+        for (thread, (bytes, ahead, since_ns)) in read {
+            if let (Some(given), Some(counter)) =
+                (given.get(&thread), self.threads.get_mut(&thread))
+            {
+                counter.ahead = (bytes + ahead).saturating_sub(*given);
+            }
             if bytes == 0 || sums.contains_key(&thread) || since_ns == 0 {
                 continue;
             }
