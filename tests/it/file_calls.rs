@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_tests::{Job, Scratch, assert_unchanged, document, program, tprof, traced};
+use tprof_tests::{Job, Scratch, Traced, assert_unchanged, document, program, tprof, traced};
 
 fn job() -> Job {
     Job::new(program("file_calls")).arg(".")
@@ -151,4 +151,103 @@ fn without_the_option_nothing_is_recorded_and_the_report_says_so() {
     assert_eq!(rows(&run.run, "files"), [] as [Value; 0]);
     let text = tprof(["report", "io"]).arg(&run.run).run_in(scratch.path()).stdout;
     assert!(text.contains("run with --io on"), "{text}");
+}
+
+/// Runs a Python program with calls on files recorded.
+fn traced_python(script: &str, scratch: &Scratch) -> Traced {
+    let path = scratch.path().join("reads.py");
+    std::fs::write(&path, script).unwrap();
+    let job = Job::new("python3").arg(&path);
+    let job = job.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../python"));
+    let run = traced(&job, &["--io", "on"], scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    run
+}
+
+/// The findings of a rule.
+fn findings(run: &Path, rule: &str) -> Vec<Value> {
+    let rows = document("findings", run)["tables"]["findings"].as_array().unwrap().clone();
+    rows.into_iter().filter(|row| row["rule"] == rule).collect()
+}
+
+#[test]
+fn many_small_files_are_a_finding_with_the_line_that_reads_them() {
+    let scratch = Scratch::new();
+    let script = "import os\n\
+                  os.mkdir('images')\n\
+                  for i in range(2000):\n\
+                  \x20   with open(f'images/{i}.jpg', 'wb') as f: f.write(bytes(20000))\n\
+                  def load(i):\n\
+                  \x20   with open(f'images/{i}.jpg', 'rb') as f: return f.read()\n\
+                  for epoch in range(20):\n\
+                  \x20   for i in range(2000): load(i)\n";
+    let run = traced_python(script, &scratch);
+    let found = findings(&run.run, "SmallReads");
+    let [found] = found.as_slice() else { panic!("{found:?}") };
+    assert!(found["subject"].as_str().unwrap().ends_with("/images/*.jpg"), "{found}");
+    assert_eq!((&found["function"], &found["line"]), (&"load".into(), &6.into()), "{found}");
+}
+
+#[test]
+fn files_that_storage_gives_twice_are_a_finding_and_have_their_file_system() {
+    let scratch = Scratch::new();
+    // What storage gave to a thread in its last 100 ms isn't known.
+    let script = "import os, time\n\
+                  def load(passes):\n\
+                  \x20   for _ in range(passes):\n\
+                  \x20       with open('a.bin', 'rb', buffering=0) as f:\n\
+                  \x20           os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)\n\
+                  \x20           while f.read(1 << 20): pass\n\
+                  with open('a.bin', 'wb') as f:\n\
+                  \x20   f.write(os.urandom(64 << 20))\n\
+                  \x20   os.fsync(f.fileno())\n\
+                  load(4)\n\
+                  time.sleep(0.5)\n";
+    let run = traced_python(script, &scratch);
+    let df = Job::new("df").args(["--output=fstype", "cwd/a.bin"]).run_in(scratch.path());
+    let expected = df.stdout.lines().nth(1).unwrap().trim().to_owned();
+    let files = rows(&run.run, "files");
+    let is_read = |row: &&Value| {
+        row["operation"] == "read" && row["path"].as_str().unwrap().ends_with("/a.bin")
+    };
+    let reads: Vec<&Value> = files.iter().filter(is_read).collect();
+    let sum = |key: &str| reads.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
+    assert_eq!(sum("bytes"), 4 * (64 << 20), "{reads:?}");
+    for row in &reads {
+        let shown = row["file_system"].as_str().unwrap();
+        assert!(shown.starts_with(&format!("{expected} at /")), "{shown}, not {expected}");
+    }
+    // A file system in memory keeps the pages, and so may others.
+    let from_storage = sum("storage_bytes");
+    let found = findings(&run.run, "ReadTwice");
+    if from_storage < 2 * (64 << 20) {
+        assert!(found.is_empty(), "{found:?}");
+        return;
+    }
+    let [found] = found.as_slice() else { panic!("{found:?}, {reads:?}") };
+    assert!(found["subject"].as_str().unwrap().ends_with("/a.bin"), "{found}");
+    assert_eq!(found["function"], "load", "{found}");
+    let storage = rows(&run.run, "storage");
+    let of_reads = storage.iter().find(|row| row["operation"] == "read").unwrap();
+    assert!(of_reads["bytes"].as_u64() >= Some(from_storage / 2), "{storage:?}");
+}
+
+#[test]
+fn bytes_are_summed_up_by_step() {
+    let scratch = Scratch::new();
+    // Calls within 10 ms are one row, which counts for the step of the first.
+    let script = "import os, time, tprof\n\
+                  data = bytes(1 << 16)\n\
+                  for step in range(5):\n\
+                  \x20   tprof.step(step)\n\
+                  \x20   time.sleep(0.02)\n\
+                  \x20   for _ in range(step):\n\
+                  \x20       with open('a.bin', 'wb', buffering=0) as f: f.write(data)\n\
+                  tprof.step(5)\n\
+                  with open('after.bin', 'wb', buffering=0) as f: f.write(data)\n";
+    let run = traced_python(script, &scratch);
+    let steps = rows(&run.run, "steps");
+    let written: Vec<u64> =
+        steps.iter().take(5).map(|row| row["written_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(written, [0, 1 << 16, 2 << 16, 3 << 16, 4 << 16], "{steps:?}");
 }

@@ -3,7 +3,7 @@
 //! The modules in reading order; each uses only those above it:
 //!
 //! - [`sys`]: system calls, those of sockets in a file of their own;
-//! - [`proc`], [`maps`]: what `/proc` shows of a process;
+//! - [`proc`], [`maps`], [`mounts`]: what `/proc` shows of a process;
 //! - [`cgroup`], [`host_cpu`], [`kernel_log`], `gpu_host`, `commit`: the machine around a job, and
 //!   the version of its source;
 //! - [`variables`], [`wall_clock`]: environments of processes, and the time of day.
@@ -12,6 +12,7 @@ mod socket;
 pub mod sys;
 
 pub mod maps;
+pub mod mounts;
 pub mod proc;
 
 pub mod cgroup;

@@ -14,7 +14,7 @@ mod tests;
 
 use crate::shared::clock::Clock;
 use names::{MAX_FILES, Names};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use storage::StorageReads;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
@@ -25,6 +25,8 @@ const LONGEST_NS: u64 = 10_000_000;
 /// The time between two passes that write rows, ns. If the collector is killed, only the rows of
 /// this time are lost.
 const WAIT_NS: u64 = 100_000_000;
+/// Rows with at least so many bytes are not joined.
+const LARGE: u64 = 1 << 20;
 /// So many rows are written before that time has passed.
 const MAX_ROWS: usize = 65_536;
 
@@ -82,10 +84,9 @@ impl FileWork {
         same_pids: bool,
         parent: Option<&FileWork>,
     ) -> FileWork {
-        let begins_in = parent.and_then(|parent| parent.names.working_directory());
         FileWork {
             process,
-            names: Names::new(pid, redact, begins_in),
+            names: Names::new(pid, redact, same_pids, parent.map(|parent| &parent.names)),
             positions: FxHashMap::default(),
             growing: FxHashMap::default(),
             done: Vec::new(),
@@ -200,17 +201,23 @@ impl FileWork {
             return Ok(());
         }
         self.written_ns = now;
+        // The file systems of which the kernel counts what it reads from their storage.
+        let mut counting = FxHashSet::default();
         let mut rows = Vec::with_capacity(self.done.len() + self.growing.len());
         for Sum { file, mut row } in self.done.drain(..).chain(self.growing.drain().map(|of| of.1))
         {
-            (row.file, row.kind) = self.names.of(file, writer);
+            let file = self.names.of(file, writer);
+            (row.file, row.kind, row.file_system) = (file.name, file.kind, file.file_system);
+            if file.counts_reads {
+                counting.insert(file.file_system);
+            }
             rows.push(row);
         }
         for file in self.closed.drain(..) {
             self.names.forget(file);
         }
         let mut rows = joined(rows);
-        self.storage.share(now, self.process, &mut rows, last);
+        self.storage.share(now, self.process, &mut rows, last, &counting);
         rows.sort_by_key(|row| row.start_ns);
         let calls: u64 = rows.iter().map(|row| row.calls).sum();
         let written = writer.write(&mut rows);
@@ -221,13 +228,15 @@ impl FileWork {
     }
 }
 
-/// Joins rows of files that have one name, as those of a large directory do.
+/// Joins rows of files that have one name, as those of a large directory do. Rows with many bytes
+/// stay apart, so that one can tell how much was read each time that a file was opened.
 fn joined(mut rows: Vec<FileCalls>) -> Vec<FileCalls> {
     let what = |row: &FileCalls| (row.thread, row.operation, row.file, row.stack);
     rows.sort_by_key(|row| (what(row), row.start_ns));
     rows.dedup_by(|next, row| {
         let is_near = next.start_ns.saturating_sub(row.start_ns) <= LONGEST_NS;
-        if what(next) != what(row) || !is_near {
+        let is_large = row.bytes.max(next.bytes) >= LARGE;
+        if what(next) != what(row) || !is_near || is_large {
             return false;
         }
         let end_ns = next.start_ns.saturating_add(next.duration_ns);

@@ -1,11 +1,17 @@
 //! BlockingIo: the driving thread waits for files, pipes or peers.
 
 use tprof_facts::units::{bytes, duration};
+use tprof_metrics::files::Use;
 use tprof_metrics::host::RankHost;
 use tprof_metrics::memory::transfers;
 use tprof_rank::samples::Part;
+use tprof_trace::model::FileKind;
 
+use super::file_part::transferred;
 use super::host_part::{finding_at, host, is_found, too_little, waited, widest, with_lines};
+use super::read_twice::ReadTwice;
+use super::slow_storage::SlowStorage;
+use super::small_reads::SmallReads;
 use super::sync_checkpoint;
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
@@ -48,7 +54,7 @@ impl Rule for BlockingIo {
         let mut found = Vec::new();
         for (part, subject, what, advice) in kinds {
             let ns = host.ledger.ns(part) - saving(part);
-            if !is_found(host, ns) {
+            if !is_found(host, ns) || (part == Part::FileIo && is_explained(scene, ns)) {
                 continue;
             }
             let mut places = host.ledger.places(Some(part));
@@ -62,13 +68,19 @@ impl Rule for BlockingIo {
                     .seen(
                         with_lines(&format!("It waits for {}", waited(host, &places)), &places)
                             + &waited_for(host, part, ns)
-                            + &moved(scene, host),
+                            + &bytes_of(scene, host, part),
                     )
                     .advice(advice)
                     .on_line(widest(&places)),
             );
         }
         if found.is_empty() {
+            let ns = host.ledger.ns(Part::FileIo) - saving(Part::FileIo);
+            if is_found(host, ns) && is_explained(scene, ns) {
+                return Verdict::no_problem(
+                    "a finding on how files are read says why the job waits for them",
+                );
+            }
             let left = |part| host.ledger.ns(part) - saving(part);
             let ns = left(Part::FileIo) + left(Part::Socket);
             let saving_ns = saving(Part::FileIo) + saving(Part::Socket);
@@ -79,6 +91,15 @@ impl Rule for BlockingIo {
         }
         Verdict::Found(found)
     }
+}
+
+/// Whether a rule that says more explains at least half of the waits for files.
+fn is_explained(scene: &Scene<'_>, ns: u64) -> bool {
+    let rules: [&dyn Rule; 3] = [&SmallReads, &ReadTwice, &SlowStorage];
+    rules.iter().any(|rule| match rule.judge(scene) {
+        Verdict::Found(found) => found.iter().any(|finding| finding.bound_ns * 2 >= ns),
+        _ => false,
+    })
 }
 
 /// Formats ` Of files and peers most for /data/a.bin (1.2 s).`; empty if no file or peer is known.
@@ -94,6 +115,18 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
         false => {}
     }
     format!(" What it waits for: {}.", shown.join(", "))
+}
+
+/// Says what the calls of a part transferred. Without recorded calls, the bytes are those of the whole
+/// process, as the kernel counts them, and the sentence says how to record calls.
+fn bytes_of(scene: &Scene<'_>, host: &RankHost, part: Part) -> String {
+    let is_socket = |of: &Use| of.kind == FileKind::Socket;
+    match scene.files() {
+        Some(files) => transferred(files, MOST_SHOWN, |of| {
+            is_socket(of) == (part == Part::Socket) && !of.saves
+        }),
+        None => moved(scene, host) + " Bytes and rates of each file: run with `--io on`.",
+    }
 }
 
 /// Formats ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; empty

@@ -23,6 +23,7 @@ mod error_consequences;
 mod error_rates;
 mod exposed_communication;
 mod exposed_copies;
+mod file_part;
 mod forked_copies;
 mod fragmented_memory;
 mod gc_pauses;
@@ -52,13 +53,16 @@ mod other_wait;
 mod out_of_device_memory;
 mod pageable_copies;
 mod peak_holder;
+mod read_twice;
 mod recompilation;
 mod recompiled;
 mod recomputation;
 mod slow_collective;
 mod slow_stage;
 mod slow_step;
+mod slow_storage;
 mod small_batches;
+mod small_reads;
 mod start_up;
 mod statuses;
 pub(super) mod stragglers;
@@ -113,6 +117,9 @@ pub(super) const RULES: &[&dyn Rule] = &[
     &data_inline::DataInline,
     &gil_contention::GilContention,
     &lock_contention::LockContention,
+    &small_reads::SmallReads,
+    &read_twice::ReadTwice,
+    &slow_storage::SlowStorage,
     &blocking_io::BlockingIo,
     &sync_checkpoint::SyncCheckpoint,
     &collective_wait::CollectiveWait,

@@ -1,13 +1,19 @@
 //! SyncCheckpoint: the job waits while its driving thread saves a checkpoint.
 
 use tprof_facts::units::duration;
+use tprof_metrics::files::Use;
 use tprof_metrics::host::{Place, RankHost, WallTime};
 use tprof_rank::samples::Part;
+use tprof_trace::model::FileOperation;
 
+use super::file_part::transferred;
 use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
 use crate::verdict::Verdict;
+
+/// Maximum number of files that the sentence lists.
+const MOST_FILES: usize = 2;
 
 /// The rule that judges time in functions whose names say that they save, and in their callees, on
 /// a core or not.
@@ -50,11 +56,19 @@ impl Rule for SyncCheckpoint {
         };
         Verdict::Found(vec![
             finding_at(scene, host, "the job waits while it saves", ns, |place| place.saves)
-                .seen(with_lines(&saves, &places))
+                .seen(with_lines(&saves, &places) + &written(scene))
                 .advice(advice)
                 .on_line(widest(&places)),
         ])
     }
+}
+
+/// Says what was written to which files, and how fast; empty if calls on files were not recorded.
+fn written(scene: &Scene<'_>) -> String {
+    let is_written = |of: &Use| {
+        of.saves && matches!(of.operation, FileOperation::Write | FileOperation::Sync)
+    };
+    scene.files().map_or_else(String::new, |files| transferred(files, MOST_FILES, is_written))
 }
 
 /// Sums the time over the places whose part passes `of`, ns.

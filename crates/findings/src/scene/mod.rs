@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 use tprof_document::Machine;
 use tprof_facts::Clock;
 use tprof_facts::labels::base_name;
+use tprof_metrics::files::JudgedFiles;
 use tprof_metrics::gpu::device_memory::{DeviceBlock, Retry, blocks};
 use tprof_metrics::gpu::gpu_time::beginning::RecordingStart;
 use tprof_metrics::host::RankHost;
@@ -26,7 +27,7 @@ use tprof_metrics::program::flops::Modelled;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::parallel;
 use tprof_rank::{RankTrace, judged_window, of_devices, steps_of_one_process};
-use tprof_trace::model::{Module, Sample, SpanKind};
+use tprof_trace::model::{FileCalls, Module, Sample, SpanKind};
 
 pub(super) use copies::Copy;
 use main_threads::MainThreads;
@@ -95,6 +96,8 @@ pub(super) struct Scene<'a> {
     retries: OnceLock<Vec<Retry>>,
     /// The driving thread's wall time; computed when a rule first asks.
     host: OnceLock<Option<RankHost>>,
+    /// Calls on files; computed when a rule first asks.
+    files: OnceLock<Option<JudgedFiles>>,
 }
 
 impl<'a> Scene<'a> {
@@ -162,6 +165,7 @@ impl<'a> Scene<'a> {
             blocks: OnceLock::new(),
             retries: OnceLock::new(),
             host: host.map_or_else(OnceLock::new, OnceLock::from),
+            files: OnceLock::new(),
             rank,
         }
     }
@@ -226,6 +230,27 @@ impl<'a> Scene<'a> {
             _ => RankHost::of(self.rank),
         };
         self.host.get_or_init(of_rank).as_ref()
+    }
+
+    /// Returns the calls on files in the judged time, if they were recorded.
+    pub fn files(&self) -> Option<&JudgedFiles> {
+        let file = self.rank.file;
+        let of_rank = || {
+            let host = self.host();
+            // The same time as that of which gains are reported as a share.
+            let of_host = host.filter(|_| !self.has_device());
+            let of_host = of_host.map(|host| Cover::of([host.life.window]));
+            JudgedFiles::of(file, of_host.as_ref().unwrap_or(&self.window), |thread| {
+                host.map_or_else(
+                    || self.main_threads.contains(thread),
+                    |host| host.driver.thread == thread,
+                )
+            })
+        };
+        match file.row_count::<FileCalls>() {
+            0 => None,
+            _ => self.files.get_or_init(of_rank).as_ref(),
+        }
     }
 
     /// Returns the runs of operators, each with the least time that it needs.

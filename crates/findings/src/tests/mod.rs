@@ -8,6 +8,7 @@ mod compiled;
 mod copies;
 mod device;
 mod driving;
+mod files;
 mod gil;
 mod growth;
 mod hang;

@@ -1,20 +1,35 @@
 //! `io`: calls on files, pipes and sockets, by file and by the line that made them.
 //!
+//! - `uses`: the file and the line of each row;
 //! - `sums`: a rank's calls by file, operation and line;
+//! - `rates`: how fast each file system was;
+//! - `steps`: what each step transferred;
+//! - `again`: what was read from storage more than once;
+//! - `judged`: what the findings judge;
 //! - `unseen`: what of the bytes that the kernel counted no recorded call transferred;
 //! - `tables`: the tables of the report.
 
+mod again;
+mod judged;
+mod rates;
+mod steps;
 mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod unseen;
+mod uses;
 
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::{Needs, RankTrace};
 
-pub use sums::{FileSums, RankFiles, Use};
+pub use again::ReadAgain;
+pub use judged::{DataSet, JudgedFiles};
+pub use rates::Rates;
+pub use steps::StepFiles;
+pub use sums::{FileSums, RankFiles, SumsByUse};
 pub use unseen::Unseen;
+pub use uses::Use;
 
 /// Registers the report, for the list of kinds.
 pub const KIND: DocumentKind = DocumentKind {
@@ -32,8 +47,8 @@ impl Analysis for Io {
     type Part = RankFiles;
 
     fn needs(&self, _: &Options) -> Needs {
-        // The rows are in a table of their own.
-        Needs::default()
+        // The rows of calls are in a table of their own.
+        Needs::STEPS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankFiles {
@@ -41,7 +56,7 @@ impl Analysis for Io {
             Some(window) => window.on(at.clock),
             None => (0, u64::MAX),
         };
-        RankFiles::of(rank.file, from..to)
+        RankFiles::of(rank, from..to)
     }
 
     fn join(&self, parts: Vec<(RankContext, RankFiles)>, _: &Options) -> Body {

@@ -1,36 +1,15 @@
 //! Sums up a rank's calls on files by file, operation and line.
-//!
-//! Only some calls have a stack: of each kind one in 22 ms of a thread's time, and long ones. A call without
-//! one counts for the line from which the same thread made the same kind of call on the same file
-//! (or a file that is listed together with it) before, or else for the first one afterwards.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::ops::Range;
+use tprof_rank::RankTrace;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{
-    FileCalls, FileKind, FileOperation, NameId, ProcessIndex, StackId, ThreadIndex,
-};
+use tprof_trace::model::{FileCalls, FileOperation, NameId};
 
+use super::rates::{RateRows, Rates};
+use super::steps::{StepFiles, StepSums};
 use super::unseen::Unseen;
-use crate::host::CodeLine;
-use crate::host::code_line::CodeLines;
-
-/// From this many files of a directory with one extension on, they are listed together.
-const MANY: usize = 16;
-
-/// What calls were made on: the key of a sum.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Use {
-    /// What the file is.
-    pub kind: FileKind,
-    /// Path of the file, or of several: `DIRECTORY/*.EXTENSION`; or a socket's peer. Empty if it is
-    /// unknown.
-    pub file: String,
-    /// What the calls did.
-    pub operation: FileOperation,
-    /// The line of the program that made them; `None` if no call had a stack with a line.
-    pub line: Option<CodeLine>,
-}
+use super::uses::{Use, UseId, Uses, is_joint};
 
 /// Sums of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +49,19 @@ impl FileSums {
         }
     }
 
+    /// Adds the calls of another sum. The number of files isn't known then.
+    pub fn join(&mut self, other: &FileSums) {
+        self.calls += other.calls;
+        self.failed += other.failed;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.ns = self.ns.saturating_add(other.ns);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.jumps += other.jumps;
+        self.storage_bytes = self.storage_bytes.saturating_add(other.storage_bytes);
+        self.known_bytes = self.known_bytes.saturating_add(other.known_bytes);
+        self.files = None;
+    }
+
     /// The share of the bytes that came from the page cache; `None` if it is unknown.
     pub fn cached_share(&self) -> Option<f64> {
         (self.known_bytes > 0).then(|| {
@@ -89,126 +81,81 @@ impl FileSums {
     }
 }
 
+/// Sums of calls by use, those with the most time first.
+pub type SumsByUse = Vec<(Use, FileSums)>;
+
+/// Sums up calls that are added one by one.
+pub(super) struct Summing<'a> {
+    file: &'a TraceFile,
+    sums: Vec<(FileSums, FxHashSet<NameId>)>,
+}
+
+impl<'a> Summing<'a> {
+    pub fn new(file: &'a TraceFile) -> Summing<'a> {
+        Summing { file, sums: Vec::new() }
+    }
+
+    pub fn add(&mut self, row: &FileCalls, of: UseId) {
+        let of = of as usize;
+        if self.sums.len() <= of {
+            self.sums.resize_with(of + 1, Default::default);
+        }
+        let (sum, files) = &mut self.sums[of];
+        sum.add(row);
+        files.insert(row.file);
+    }
+
+    pub fn finish(self, uses: &[Use]) -> SumsByUse {
+        let mut sums: SumsByUse = Vec::new();
+        for (at, (mut sum, files)) in self.sums.into_iter().enumerate() {
+            if sum.calls == 0 && sum.storage_bytes == 0 {
+                continue;
+            }
+            let is_each_named = !files.iter().any(|name| is_joint(self.file.name(*name)));
+            sum.files = is_each_named.then_some(files.len() as u64);
+            sums.push((uses[at].clone(), sum));
+        }
+        sums.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| a.0.cmp(&b.0)));
+        sums
+    }
+}
+
 /// A rank's calls on files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankFiles {
-    /// The sums, those with the most time first.
-    pub sums: Vec<(Use, FileSums)>,
+    /// The sums of the calls.
+    pub sums: SumsByUse,
     /// Whether calls on files were recorded.
     pub is_recorded: bool,
     /// What the kernel counted for the processes, and what of it no recorded call transferred.
     pub unseen: Unseen,
+    /// How fast each file system was.
+    pub rates: Vec<Rates>,
+    /// What each step transferred; empty without steps.
+    pub steps: Vec<StepFiles>,
 }
-
-/// What calls of one thread that probably come from one line have in common.
-type Alike = (ProcessIndex, ThreadIndex, String, FileOperation);
 
 impl RankFiles {
-    /// Sums up the calls of a rank's file that began in a range of times, ns on the file's clock.
-    pub fn of(file: &TraceFile, times: Range<u64>) -> RankFiles {
-        let rows = || file.blocks::<FileCalls>().flatten();
-        let in_time = |row: &FileCalls| times.contains(&row.start_ns);
-        let mut groups = Groups::new(file);
-        for row in rows().filter(in_time).filter(|row| row.kind == FileKind::File) {
-            groups.add(row.file);
-        }
+    /// Sums up the calls of a rank that began in a range of times, ns on the file's clock.
+    pub fn of(rank: &RankTrace<'_>, times: Range<u64>) -> RankFiles {
+        let file = rank.file;
+        let (mut uses, mut summing) = (Uses::new(file), Summing::new(file));
+        let (mut rates, mut steps) = (RateRows::default(), StepSums::of(rank));
         let mut is_recorded = false;
-        let mut first: FxHashMap<Alike, StackId> = FxHashMap::default();
-        for row in rows() {
+        uses.each(|row, of| {
             is_recorded = true;
-            if row.stack != 0 {
-                first.entry(groups.alike(&row)).or_insert(row.stack);
+            if times.contains(&row.start_ns) {
+                summing.add(row, of);
+                rates.add(row);
+                steps.add(row);
             }
+        });
+        RankFiles {
+            sums: summing.finish(&uses.finish()),
+            is_recorded,
+            unseen: Unseen::of(file),
+            rates: rates.finish(file),
+            steps: steps.finish(),
         }
-        let mut lines = CodeLines::new(file);
-        let mut known: FxHashMap<(ProcessIndex, StackId), Option<CodeLine>> = FxHashMap::default();
-        let mut last = first;
-        let mut sums: FxHashMap<Use, FileSums> = FxHashMap::default();
-        let mut members: FxHashMap<Use, FxHashSet<NameId>> = FxHashMap::default();
-        for row in rows().filter(in_time) {
-            let alike = groups.alike(&row);
-            let file = alike.2.clone();
-            let stack = match row.stack {
-                0 => last.get(&alike).copied().unwrap_or(0),
-                stack => {
-                    last.insert(alike, stack);
-                    stack
-                }
-            };
-            let line = known
-                .entry((row.process, stack))
-                .or_insert_with(|| lines.of(row.process, stack))
-                .clone();
-            let of = Use { kind: row.kind, file, operation: row.operation, line };
-            members.entry(of.clone()).or_default().insert(row.file);
-            sums.entry(of).or_default().add(&row);
-        }
-        for (of, sum) in &mut sums {
-            let names = members.get(of);
-            let is_each_named =
-                names.is_some_and(|names| names.iter().all(|name| !is_joint(file.name(*name))));
-            sum.files = names.map(|names| names.len() as u64).filter(|_| is_each_named);
-        }
-        let mut sums: Vec<(Use, FileSums)> = sums.into_iter().collect();
-        sums.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| a.0.cmp(&b.0)));
-        RankFiles { sums, is_recorded, unseen: Unseen::of(file) }
-    }
-
-    /// The time in calls of an operation on files, pipes or sockets of these kinds, ns.
-    pub fn time_ns(&self, is: impl Fn(&Use) -> bool) -> u64 {
-        self.sums.iter().filter(|(of, _)| is(of)).map(|(_, sum)| sum.ns).sum()
-    }
-}
-
-/// Whether the recording names several files so.
-fn is_joint(name: &str) -> bool {
-    name.rsplit('/').next().is_some_and(|last| last.starts_with('*'))
-}
-
-/// Which files are listed together.
-struct Groups<'a> {
-    file: &'a TraceFile,
-    seen: FxHashSet<NameId>,
-    /// Number of files by directory and extension.
-    sizes: FxHashMap<String, usize>,
-}
-
-impl<'a> Groups<'a> {
-    fn new(file: &'a TraceFile) -> Groups<'a> {
-        Groups { file, seen: FxHashSet::default(), sizes: FxHashMap::default() }
-    }
-
-    fn add(&mut self, name: NameId) {
-        if self.seen.insert(name) {
-            let text = self.file.name(name);
-            let weight = if is_joint(text) { MANY } else { 1 };
-            *self.sizes.entry(group(text)).or_default() += weight;
-        }
-    }
-
-    fn alike(&self, row: &FileCalls) -> Alike {
-        (row.process, row.thread, self.shown(row.file, row.kind), row.operation)
-    }
-
-    fn shown(&self, name: NameId, kind: FileKind) -> String {
-        let text = self.file.name(name);
-        if kind != FileKind::File {
-            return text.to_owned();
-        }
-        let group = group(text);
-        match self.sizes.get(&group) {
-            Some(size) if *size >= MANY => group,
-            _ => text.to_owned(),
-        }
-    }
-}
-
-/// The name of all files of a directory with one extension.
-fn group(path: &str) -> String {
-    let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let slash = if path.contains('/') { "/" } else { "" };
-    match name.rsplit_once('.') {
-        Some((stem, extension)) if !stem.is_empty() => format!("{directory}{slash}*.{extension}"),
-        _ => format!("{directory}{slash}*"),
     }
 }

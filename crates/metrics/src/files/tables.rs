@@ -4,7 +4,10 @@ use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::{files, units};
 use tprof_trace::model::{FileKind, FileOperation};
 
-use super::sums::{FileSums, RankFiles, Use};
+use super::rates::Rates;
+use super::steps::{StepFiles, mean_text};
+use super::sums::{FileSums, RankFiles};
+use super::uses::Use;
 use crate::host::code_line;
 
 const NOT_RECORDED: &str = "calls on files were not recorded: run with --io on";
@@ -12,6 +15,9 @@ const NO_FILES: &str = "no call on a file was recorded";
 const NO_PEERS: &str = "no call on a socket or pipe was recorded";
 const NO_LINE: &str = "no stack with a line was taken of these calls";
 const NO_STORAGE: &str = "the kernel's count of the thread's reads from storage is not known";
+const NO_FILE_SYSTEM: &str = "the mounts of the process could not be read";
+const NO_STORAGE_CALLS: &str = "no large request to a file system's storage was recorded";
+const NO_STEPS: &str = "no steps were recorded";
 const NO_COUNT: &str = "the kernel's count of the processes' bytes was not read";
 /// Bytes below which a difference to the kernel's count isn't mentioned.
 const FEW_BYTES: u64 = 1 << 20;
@@ -21,6 +27,8 @@ pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
     let why = |none: &str| if is_recorded { none } else { NOT_RECORDED }.to_owned();
     let mut of_files = files_table(why(NO_FILES));
     let mut peers = peers_table(why(NO_PEERS));
+    let mut storage = storage_table(why(NO_STORAGE_CALLS));
+    let mut steps = steps_table(why(NO_STEPS));
     let mut counted = counted_table();
     for (at, part) in parts {
         for (of, sums) in &part.sums {
@@ -29,8 +37,10 @@ pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
                 _ => of_files.row(file_row(at, of, sums)),
             }
         }
+        part.rates.iter().for_each(|rates| storage.row(storage_row(at, rates)));
         if part.is_recorded {
             counted.row(counted_row(at, part));
+            part.steps.iter().for_each(|step| steps.row(step_row(at, step)));
         }
     }
     let order = |table: &mut Table| {
@@ -41,8 +51,13 @@ pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
         table.rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
     };
     [&mut of_files, &mut peers].into_iter().for_each(order);
-    let notes = parts.iter().filter_map(|(at, part)| unseen_note(at, part)).collect();
-    Body { tables: vec![of_files, peers, counted], notes }
+    let of_steps = |(at, part): &(RankContext, RankFiles)| {
+        let text = mean_text(&part.steps).filter(|_| part.is_recorded)?;
+        Some(format!("{}: {text}", at.label))
+    };
+    let notes = parts.iter().filter_map(of_steps);
+    let notes = notes.chain(parts.iter().filter_map(|(at, part)| unseen_note(at, part))).collect();
+    Body { tables: vec![of_files, peers, storage, steps, counted], notes }
 }
 
 /// The columns of both tables; `name` is the key of the one that names the file or peer.
@@ -91,6 +106,7 @@ fn files_table(why: String) -> Table {
         Column::data("storage_bytes", Unit::Bytes),
         Column::data("jumps", Unit::Count),
         Column::data("files", Unit::Count),
+        Column::data("file_system", Unit::Text),
     ];
     Table::new("files", "Files, by the time in calls", columns("path", "file", of_files))
         .about(
@@ -109,6 +125,7 @@ fn file_row(at: &RankContext, of: &Use, sums: &FileSums) -> Vec<Cell> {
         of_reads(Cell::known(Some(sums.storage_bytes).filter(|_| is_known), NO_STORAGE)),
         sums.jumps.into(),
         Cell::applies(sums.files),
+        Cell::known(Some(&*of.file_system).filter(|name| !name.is_empty()), NO_FILE_SYSTEM),
     ];
     cells(at, of, sums, of_files)
 }
@@ -125,6 +142,71 @@ fn peers_table(why: String) -> Table {
 
 fn peer_row(at: &RankContext, of: &Use, sums: &FileSums) -> Vec<Cell> {
     cells(at, of, sums, Vec::new())
+}
+
+fn storage_table(why: String) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("operation", "what", Unit::Text),
+        Column::new("bytes", "bytes", Unit::Bytes),
+        Column::new("ns", "time", Unit::Duration),
+        Column::new("bytes_per_s", "rate", Unit::BytesPerSecond),
+        Column::new("best_bytes_per_s", "best second", Unit::BytesPerSecond),
+        Column::data("slow_ns", Unit::Duration),
+        Column::data("slow_bytes", Unit::Bytes),
+        Column::new("file_system", "file system", Unit::Name),
+    ];
+    Table::new("storage", "File systems, by the time in large requests", columns)
+        .about(
+            "requests of 64 KiB or more that weren't served from the page cache; time: with at \
+             least one thread in such a call",
+        )
+        .empty(why)
+}
+
+fn storage_row(at: &RankContext, rates: &Rates) -> Vec<Cell> {
+    let operation = if rates.writes { FileOperation::Write } else { FileOperation::Read };
+    let of_reads = |value: u64| Cell::applies(rates.best.map(|_| value));
+    vec![
+        at.label.as_str().into(),
+        files::operation(operation).into(),
+        rates.bytes.into(),
+        rates.ns.into(),
+        Cell::applies(rates.mean()),
+        Cell::applies(rates.best),
+        of_reads(rates.slow_ns),
+        of_reads(rates.slow_bytes),
+        rates.file_system.as_str().into(),
+    ]
+}
+
+fn steps_table(why: String) -> Table {
+    let columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("step", "step", Unit::Id),
+        Column::new("duration_ns", "step time", Unit::Duration),
+        Column::new("read_bytes", "read", Unit::Bytes),
+        Column::new("read_ns", "in", Unit::Duration),
+        Column::new("written_bytes", "written", Unit::Bytes),
+        Column::new("write_ns", "in", Unit::Duration),
+        Column::new("received_bytes", "received", Unit::Bytes),
+        Column::new("sent_bytes", "sent", Unit::Bytes),
+    ];
+    Table::new("steps", "Steps", columns).view(View::Data).empty(why)
+}
+
+fn step_row(at: &RankContext, step: &StepFiles) -> Vec<Cell> {
+    vec![
+        at.label.as_str().into(),
+        step.number.into(),
+        step.duration_ns.into(),
+        step.read.into(),
+        step.read_ns.into(),
+        step.written.into(),
+        step.write_ns.into(),
+        step.received.into(),
+        step.sent.into(),
+    ]
 }
 
 fn counted_table() -> Table {

@@ -48,6 +48,18 @@ pub(crate) fn cells(line: Option<&CodeLine>, why: &'static str) -> Vec<Cell> {
     ]
 }
 
+impl Place {
+    /// The line of the program's code; `None` if it is unknown.
+    pub(crate) fn code_line(self) -> Option<CodeLine> {
+        // A stack without Python's functions ends in the interpreter, whose lines tell nothing.
+        if is_interpreter(&self.library) {
+            return None;
+        }
+        let Place { function, file, line, .. } = self;
+        (line > 0 && !file.is_empty()).then_some(CodeLine { function, file, line })
+    }
+}
+
 /// Looks up the lines of a file's stacks.
 pub(crate) struct CodeLines<'a> {
     functions: FrameFunctions<'a>,
@@ -61,16 +73,15 @@ impl<'a> CodeLines<'a> {
 
     /// Returns the line of a stack; `None` if the stack has none.
     pub fn of(&mut self, process: ProcessIndex, stack: StackId) -> Option<CodeLine> {
+        self.place(process, stack)?.code_line()
+    }
+
+    /// Returns where a stack is in the program's code; `None` without a stack.
+    pub fn place(&mut self, process: ProcessIndex, stack: StackId) -> Option<Place> {
         if stack == 0 {
             return None;
         }
         let stack = self.functions.stack(process, stack, &mut self.names);
-        let place = Place::of(Part::Unknown, ThreadState::Running, &stack, &self.names);
-        // A stack without Python's functions ends in the interpreter, whose lines tell nothing.
-        if is_interpreter(&place.library) {
-            return None;
-        }
-        let Place { function, file, line, .. } = place;
-        (line > 0 && !file.is_empty()).then_some(CodeLine { function, file, line })
+        Some(Place::of(Part::Unknown, ThreadState::Running, &stack, &self.names))
     }
 }

@@ -12,6 +12,7 @@ columns! { pub(crate) FILE_CALLS of FileCalls:
     "thread" Id "row of `threads`" |r, _| Cell::uint(r.thread.into());
     "kind" Text "file, socket, pipe or device; null if unknown" |r, _| files::kind(r.kind).map_or(Cell::Null, Cell::Text);
     "path" Text "path of the file, or the socket's peer; DIRECTORY/*.EXTENSION for files of a directory of which too many were opened; null if unknown" |r, c| c.name(r.file);
+    "file_system" Text "type, mount point and source of the file system; null if unknown or not a file's" |r, c| c.name(r.file_system);
     "operation" Text "open, read, write, sync, map, connect, accept, close, or page faults" |r, _| Cell::Text(files::operation(r.operation));
     "calls" Int "how many calls" |r, _| Cell::uint(r.calls);
     "failed" Int "how many of them failed" |r, _| Cell::uint(r.failed);

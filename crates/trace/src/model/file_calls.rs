@@ -59,6 +59,9 @@ pub struct FileCalls {
     /// Path of the file; `DIRECTORY/*.EXTENSION` for files of a directory of which too many were
     /// opened; a socket's peer; empty if it is unknown.
     pub file: NameId,
+    /// The file system: its type, mount point and source, as in `nfs4 at /data (server:/export)`;
+    /// empty if it is unknown or the file has none.
+    pub file_system: NameId,
     /// What the calls did.
     pub operation: FileOperation,
     /// Number of calls.
@@ -74,7 +77,8 @@ pub struct FileCalls {
     /// How many calls began elsewhere in the file than the call before them ended.
     pub jumps: u64,
     /// Bytes that the kernel read from storage for the thread meanwhile, by the thread's counter
-    /// and in proportion to the bytes of its rows; `None` if the counter couldn't be read.
+    /// and in proportion to the bytes of its rows; `None` if the counter couldn't be read,
+    /// or doesn't count what is read from this file system.
     pub storage_bytes: Option<u64>,
     /// Stack of one of the calls; 0 if none was taken.
     pub stack: StackId,

@@ -26,4 +26,5 @@ columns_of! {
     13 plain jumps,
     14 plain storage_bytes,
     15 plain stack,
+    16 plain file_system,
 }

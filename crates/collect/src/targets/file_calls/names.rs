@@ -6,6 +6,8 @@ use std::fs::read_link;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tprof_os::mounts::{Mount, Mounts};
 use tprof_sampler::cpu::Descriptors;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{FileKind, NameId};
@@ -19,12 +21,41 @@ const MAX_ALL_NAMES: usize = 100_000;
 pub(super) const MAX_FILES: usize = 1 << 20;
 /// Directories of devices and of files that the kernel makes up.
 const NOT_ON_DISK: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
+/// The directory of shared memory, which is a file system like others.
+const SHARED_MEMORY: &str = "/dev/shm/";
 
 /// The name of a file that has a number.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct File {
     kind: FileKind,
     name: String,
+    file_system: FileSystem,
+}
+
+/// A file system as the trace names it.
+#[derive(Debug, Clone, Default)]
+struct FileSystem {
+    /// Empty if it is unknown.
+    name: Arc<str>,
+    counts_reads: bool,
+}
+
+/// Files of one directory.
+#[derive(Debug)]
+struct Directory {
+    /// The names of those that have a name of their own.
+    names: FxHashSet<String>,
+    file_system: FileSystem,
+}
+
+/// What a row says of its file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Described {
+    pub kind: FileKind,
+    pub name: NameId,
+    pub file_system: NameId,
+    /// Whether the kernel counts what it reads from the file's storage for a thread.
+    pub counts_reads: bool,
 }
 
 /// The names of an image's files.
@@ -33,26 +64,32 @@ pub(super) struct Names {
     pid: u32,
     redact: bool,
     files: FxHashMap<u32, File>,
-    /// The names of each directory's files that have a name of their own.
-    directories: FxHashMap<String, FxHashSet<String>>,
-    /// Number of all these names.
+    directories: FxHashMap<String, Directory>,
+    /// Number of names in all directories.
     count: usize,
+    /// Read when a file is named first. `None` if they are unknown.
+    mounts: Option<Arc<Mounts>>,
+    /// Whether the process has this id in this process's namespace, and its mounts weren't read yet.
+    can_read_mounts: bool,
     descriptors: Descriptors,
     /// The working directory, as it was read last.
     working_directory: Option<PathBuf>,
 }
 
 impl Names {
-    /// Returns the state of a process without files. `begins_in` is its working directory if it has
-    /// ended already.
-    pub fn new(pid: u32, redact: bool, begins_in: Option<PathBuf>) -> Names {
+    /// Returns the state of a process without files. If it has ended already, it has the working
+    /// directory and the mounts of its parent. Without `same_pids`, its mounts can't be read.
+    pub fn new(pid: u32, redact: bool, same_pids: bool, parent: Option<&Names>) -> Names {
+        let of_parent = || parent.and_then(Names::working_directory);
         Names {
             pid,
             redact,
-            working_directory: working_directory(pid).or(begins_in),
+            working_directory: working_directory(pid).or_else(of_parent),
             files: FxHashMap::default(),
             directories: FxHashMap::default(),
             count: 0,
+            mounts: parent.and_then(|parent| parent.mounts.clone()),
+            can_read_mounts: same_pids,
             descriptors: Descriptors::default(),
         }
     }
@@ -73,9 +110,11 @@ impl Names {
             naming::END_OF_PATH => {
                 self.path(PathBuf::from(format!("…{}", String::from_utf8_lossy(name))))
             }
-            naming::PEER => File { kind: FileKind::Socket, name: peer(name) },
+            naming::PEER => {
+                File { kind: FileKind::Socket, name: peer(name), ..File::default() }
+            }
             naming::LINK => self.link(&String::from_utf8_lossy(name)),
-            _ => File { kind: FileKind::Unknown, name: String::new() },
+            _ => File::default(),
         };
         if self.files.len() < MAX_FILES {
             self.files.insert(file, of);
@@ -103,22 +142,31 @@ impl Names {
 
     fn path(&mut self, path: PathBuf) -> File {
         let text = path.to_string_lossy();
-        let is_made_up = NOT_ON_DISK.iter().any(|place| text.starts_with(place));
+        let is_made_up = NOT_ON_DISK.iter().any(|place| text.starts_with(place))
+            && !text.starts_with(SHARED_MEMORY);
         let kind = if is_made_up { FileKind::Device } else { FileKind::File };
-        let directory = path.parent().unwrap_or(&path).to_string_lossy().into_owned();
+        let parent = path.parent().unwrap_or(&path);
+        let directory = parent.to_string_lossy().into_owned();
         let has_room = self.count < MAX_ALL_NAMES;
-        let is_named = match self.directories.get_mut(&directory) {
-            Some(files) if files.contains(&*text) => true,
-            Some(files) if files.len() < MAX_NAMES && has_room => {
-                self.count += 1;
-                files.insert(text.into_owned())
+        let (is_named, file_system) = match self.directories.get_mut(&directory) {
+            Some(known) => {
+                let is_named = known.names.contains(&*text) || {
+                    let is_new = has_room && known.names.len() < MAX_NAMES;
+                    self.count += usize::from(is_new);
+                    is_new && known.names.insert(text.into_owned())
+                };
+                (is_named, known.file_system.clone())
             }
-            None if has_room => {
-                self.count += 1;
-                let first = [text.into_owned()].into_iter().collect();
-                self.directories.insert(directory.clone(), first).is_none()
+            None => {
+                let file_system = self.file_system(parent);
+                if has_room {
+                    self.count += 1;
+                    let names = [text.into_owned()].into_iter().collect();
+                    let known = Directory { names, file_system: file_system.clone() };
+                    self.directories.insert(directory.clone(), known);
+                }
+                (has_room, file_system)
             }
-            _ => false,
         };
         let name = if is_named {
             shown_path(&path, self.redact)
@@ -129,7 +177,19 @@ impl Names {
                 None => format!("{directory}/*"),
             }
         };
-        File { kind, name }
+        File { kind, name, file_system }
+    }
+
+    fn file_system(&mut self, directory: &Path) -> FileSystem {
+        if std::mem::take(&mut self.can_read_mounts) {
+            // A process that has ended has none.
+            self.mounts = Mounts::of(self.pid).map(Arc::new).or(self.mounts.take());
+        }
+        let mount = self.mounts.as_ref().filter(|_| directory.is_absolute());
+        let Some(mount) = mount.and_then(|mounts| mounts.of_directory(directory)) else {
+            return FileSystem::default();
+        };
+        FileSystem { name: shown(mount, self.redact).into(), counts_reads: mount.counts_reads() }
     }
 
     /// Returns what a link in `/proc/PID/fd` stands for.
@@ -141,22 +201,42 @@ impl Names {
         let kind = match link.split_once(':') {
             Some(("socket", _)) => FileKind::Socket,
             Some(("pipe", _)) => FileKind::Pipe,
-            _ => return File { kind: FileKind::Device, name: link.to_owned() },
+            _ => {
+                let name = link.to_owned();
+                return File { kind: FileKind::Device, name, ..File::default() };
+            }
         };
-        File { kind, name: name.unwrap_or_default() }
+        File { kind, name: name.unwrap_or_default(), ..File::default() }
     }
 
-    /// Returns the name and kind of the file with this number.
-    pub fn of(&self, file: u32, writer: &mut TraceWriter) -> (NameId, FileKind) {
+    /// Describes the file with this number.
+    pub fn of(&self, file: u32, writer: &mut TraceWriter) -> Described {
         match self.files.get(&file) {
-            Some(file) if !file.name.is_empty() => (writer.name(&file.name), file.kind),
-            _ => (NameId(0), FileKind::Unknown),
+            Some(file) if !file.name.is_empty() => Described {
+                kind: file.kind,
+                name: writer.name(&file.name),
+                file_system: writer.name(&file.file_system.name),
+                counts_reads: file.file_system.counts_reads,
+            },
+            _ => Described::default(),
         }
     }
 
     /// Forgets a file whose number isn't used any more.
     pub fn forget(&mut self, file: u32) {
         self.files.remove(&file);
+    }
+}
+
+/// Names a file system: `nfs4 at /data (server:/export)`; with `redact`, only its type.
+fn shown(mount: &Mount, redact: bool) -> String {
+    let Mount { at, kind, source } = mount;
+    match redact {
+        true => kind.clone(),
+        false if matches!(source.as_str(), "" | "none") || source == kind => {
+            format!("{kind} at {}", at.display())
+        }
+        false => format!("{kind} at {} ({source})", at.display()),
     }
 }
 
@@ -229,7 +309,7 @@ mod tests {
 
     #[test]
     fn files_of_a_large_directory_are_named_together() {
-        let mut names = Names::new(std::process::id(), false, None);
+        let mut names = Names::new(std::process::id(), false, true, None);
         for at in 0..MAX_NAMES {
             assert_eq!(path(&mut names, &format!("/d/{at}.jpg")), format!("/d/{at}.jpg"));
         }
@@ -240,20 +320,31 @@ mod tests {
     }
 
     #[test]
+    fn shared_memory_is_a_file_and_other_files_in_dev_are_not() {
+        let mut names = Names::new(std::process::id(), false, true, None);
+        for (of, kind) in [("/dev/shm/a", FileKind::File), ("/dev/null", FileKind::Device)] {
+            path(&mut names, of);
+            assert_eq!(names.files[&1].kind, kind, "{of}");
+        }
+    }
+
+    #[test]
     fn a_child_that_has_ended_began_in_its_parents_working_directory() {
-        let parent = Names::new(std::process::id(), false, None);
+        let parent = Names::new(std::process::id(), false, true, None);
         // No process has this pid.
-        let mut child = Names::new(u32::MAX, false, parent.working_directory());
+        let mut child = Names::new(u32::MAX, false, true, Some(&parent));
         let expected = std::env::current_dir().unwrap().join("a/b");
         assert_eq!(Path::new(&path(&mut child, "a/b")), expected);
     }
 
     #[test]
     fn relative_paths_begin_at_the_working_directory() {
-        let mut names = Names::new(std::process::id(), false, None);
+        let mut names = Names::new(std::process::id(), false, true, None);
         let expected = std::env::current_dir().unwrap().join("a/b");
         assert_eq!(Path::new(&path(&mut names, "a/b")), expected);
-        let mut redacted = Names::new(std::process::id(), true, None);
+        let mut redacted = Names::new(std::process::id(), true, true, None);
         assert_eq!(path(&mut redacted, "/home/me/secret/model.pt"), "model.pt");
+        let file_system = &redacted.files[&1].file_system.name;
+        assert!(!file_system.is_empty() && !file_system.contains('/'), "{file_system}");
     }
 }

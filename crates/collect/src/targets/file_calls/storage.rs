@@ -5,7 +5,7 @@
 //! a row's share is exact if the thread read one file in that time, and in proportion to its bytes
 //! otherwise.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_os::proc;
 use tprof_trace::model::*;
 
@@ -50,14 +50,15 @@ impl StorageReads {
         self.threads.entry(thread).or_insert_with(counter).is_due = true;
     }
 
-    /// Shares what was read since the last call among the rows that read. What a thread without
-    /// such rows read was for its page faults.
+    /// Shares what was read since the last call among the rows that read from file systems in
+    /// `counting`. What a thread without such rows read was for its page faults.
     pub fn share(
         &mut self,
         now: u64,
         process: ProcessIndex,
         rows: &mut Vec<FileCalls>,
         last: bool,
+        counting: &FxHashSet<NameId>,
     ) {
         let mut read = FxHashMap::default();
         self.threads.retain(|thread, counter| {
@@ -75,8 +76,9 @@ impl StorageReads {
             }
             true
         });
-        let reads =
-            |row: &FileCalls| row.operation == FileOperation::Read && row.kind == FileKind::File;
+        let reads = |row: &FileCalls| {
+            row.operation == FileOperation::Read && counting.contains(&row.file_system)
+        };
         let mut sums: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
         for row in rows.iter().filter(|row| reads(row)) {
             *sums.entry(row.thread).or_default() += row.bytes;

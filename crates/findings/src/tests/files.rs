@@ -1,0 +1,223 @@
+//! Tests of SmallReads, ReadTwice, SlowStorage and BlockingIo on recorded calls on files.
+
+use tprof_trace::model::{FileCalls, FileKind, FileOperation, Sample, Thread, ThreadState};
+
+use super::job::{Job, MS, ask};
+use crate::outcome::Outcome;
+
+const MIB: u64 = 1 << 20;
+/// The job lasts for 10 seconds.
+const LENGTH: u64 = 10_000 * MS;
+const DISK: &str = "nfs4 at /data (server:/export)";
+
+/// A job of one thread that is on a core all the time, but for the waits that a test adds.
+struct FilesJob {
+    job: Job,
+    samples: Vec<Sample>,
+    calls: Vec<FileCalls>,
+}
+
+impl FilesJob {
+    fn new() -> FilesJob {
+        FilesJob { job: Job::new(1, LENGTH), samples: Vec::new(), calls: Vec::new() }
+    }
+
+    fn wait(&mut self, from_ms: u64, ms: u64) {
+        self.samples.push(Sample {
+            state: ThreadState::Io,
+            time_ns: from_ms * MS,
+            weight_ns: ms * MS,
+            ..Sample::default()
+        });
+    }
+
+    /// Adds calls of one operation on one file.
+    fn calls(&mut self, path: &str, operation: FileOperation, at_ms: u64, row: FileCalls) {
+        let row = FileCalls {
+            start_ns: at_ms * MS,
+            duration_ns: row.busy_ns,
+            kind: FileKind::File,
+            file: self.job.fixture.name(path),
+            file_system: self.job.fixture.name(DISK),
+            operation,
+            ..row
+        };
+        self.calls.push(row);
+    }
+
+    fn reads(&mut self, path: &str, at_ms: u64, calls: u64, bytes: u64, ms: u64, storage: u64) {
+        let storage_bytes = Some(storage);
+        let row =
+            FileCalls { calls, bytes, busy_ns: ms * MS, storage_bytes, ..FileCalls::default() };
+        self.calls(path, FileOperation::Read, at_ms, row);
+    }
+
+    fn opens(&mut self, path: &str, at_ms: u64, calls: u64, ms: u64) {
+        let row = FileCalls { calls, busy_ns: ms * MS, ..FileCalls::default() };
+        self.calls(path, FileOperation::Open, at_ms, row);
+    }
+
+    fn asked(mut self, rule: &str) -> Outcome {
+        let waits = std::mem::take(&mut self.samples);
+        let ran = (0..LENGTH / MS).map(|at| Sample {
+            state: ThreadState::Running,
+            time_ns: at * MS + MS / 2,
+            weight_ns: MS,
+            cpu: Some(0),
+            ..Sample::default()
+        });
+        let is_waiting = |sample: &Sample| {
+            let within = |wait: &Sample| {
+                (wait.time_ns..wait.time_ns + wait.weight_ns).contains(&sample.time_ns)
+            };
+            waits.iter().any(within)
+        };
+        let mut samples: Vec<Sample> = ran.filter(|sample| !is_waiting(sample)).collect();
+        samples.extend(&waits);
+        samples.sort_by_key(|sample| sample.time_ns);
+        let writer = &mut self.job.fixture.writer;
+        writer.write(&mut samples).unwrap();
+        self.calls.sort_by_key(|row| row.start_ns);
+        writer.write(&mut self.calls).unwrap();
+        ask(&self.job.fixture.finish(), rule)
+    }
+}
+
+#[track_caller]
+fn only(outcome: &Outcome) -> (&str, &str, u64) {
+    let [(finding, _)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
+    (&finding.subject, &finding.seen, finding.bound_ns)
+}
+
+#[test]
+fn many_small_files_are_found_with_the_time_to_open_and_read_them() {
+    let mut made = FilesJob::new();
+    for at in 0..40 {
+        let path = format!("/data/{at}.jpg");
+        made.opens(&path, at * 10, 50, 20);
+        made.reads(&path, at * 10, 100, MIB, 30, 0);
+    }
+    let outcome = made.asked("SmallReads");
+    let (file, seen, bound_ns) = only(&outcome);
+    assert_eq!((file, bound_ns), ("/data/*.jpg", 40 * 50 * MS));
+    assert!(seen.contains("4,000 reads of 10.2 KiB on average"), "{seen}");
+    assert!(seen.contains("files with 20.5 KiB on average that are opened 2,000 times"), "{seen}");
+}
+
+#[test]
+fn what_the_bytes_take_in_large_requests_is_no_gain() {
+    let mut made = FilesJob::new();
+    made.reads("/data/a.bin", 0, 10_000, 50 * MIB, 2000, 0);
+    // 100 MiB a second.
+    made.reads("/data/b.bin", 4000, 100, 100 * MIB, 1000, 100 * MIB);
+    let outcome = made.asked("SmallReads");
+    let (file, seen, bound_ns) = only(&outcome);
+    assert_eq!((file, bound_ns), ("/data/a.bin", 1500 * MS));
+    assert!(seen.contains("Large requests to the same file system"), "{seen}");
+}
+
+#[test]
+fn large_reads_and_few_small_ones_are_no_problem() {
+    let mut made = FilesJob::new();
+    made.reads("/data/a.bin", 0, 10_000, 10_000 * MIB, 2000, 0);
+    made.reads("/data/b.bin", 5000, 999, 999, 2000, 0);
+    assert!(made.asked("SmallReads").no_problem.is_some());
+    assert!(FilesJob::new().asked("SmallReads").unchecked.is_some(), "nothing was recorded");
+}
+
+#[test]
+fn a_second_pass_from_storage_is_found_and_one_from_memory_is_not() {
+    let pass = |made: &mut FilesJob, at_ms, storage| {
+        made.opens("/data/a.bin", at_ms, 1, 0);
+        made.reads("/data/a.bin", at_ms + 1, 64, 64 * MIB, 1000, storage);
+    };
+    let mut made = FilesJob::new();
+    pass(&mut made, 0, 64 * MIB);
+    pass(&mut made, 2000, 64 * MIB);
+    let outcome = made.asked("ReadTwice");
+    let (file, seen, bound_ns) = only(&outcome);
+    assert_eq!((file, bound_ns), ("/data/a.bin", 1000 * MS));
+    assert!(seen.contains("at most 64.0 MiB to read, but 128.0 MiB came from storage"), "{seen}");
+
+    let mut made = FilesJob::new();
+    pass(&mut made, 0, 64 * MIB);
+    pass(&mut made, 2000, 0);
+    assert!(made.asked("ReadTwice").no_problem.is_some());
+
+    // The two openings may have read different parts.
+    let mut made = FilesJob::new();
+    pass(&mut made, 0, 64 * MIB);
+    pass(&mut made, 2000, 64 * MIB);
+    made.calls.iter_mut().for_each(|row| row.jumps = row.calls.min(1));
+    assert!(made.asked("ReadTwice").no_problem.is_some());
+}
+
+#[test]
+fn one_long_reading_is_not_a_second_one() {
+    let mut made = FilesJob::new();
+    // Only the header at first, then all.
+    made.opens("/data/a.bin", 0, 1, 0);
+    made.reads("/data/a.bin", 1, 1, MIB, 10, MIB);
+    made.opens("/data/a.bin", 100, 1, 0);
+    for at in 0..10 {
+        made.reads("/data/a.bin", 101 + at * 100, 10, 10 * MIB, 90, 10 * MIB);
+    }
+    assert!(made.asked("ReadTwice").no_problem.is_some());
+}
+
+#[test]
+fn a_second_with_less_than_half_of_the_best_rate_is_slow_storage() {
+    let mut made = FilesJob::new();
+    for second in 0..6 {
+        let bytes = if second == 3 { 40 * MIB } else { 200 * MIB };
+        made.reads("/data/a.bin", second * 1000, 100, bytes, 1000, bytes);
+    }
+    let outcome = made.asked("SlowStorage");
+    let (file_system, seen, bound_ns) = only(&outcome);
+    assert_eq!(file_system, DISK);
+    // At 200 MiB a second, the 40 MiB take 200 ms.
+    assert!(bound_ns.abs_diff(800 * MS) < MS, "{bound_ns}");
+    assert!(seen.contains("begins 3.00 s after the start"), "{seen}");
+    let mut made = FilesJob::new();
+    for second in 0..6 {
+        made.reads("/data/a.bin", second * 1000, 100, (150 + second) * MIB, 1000, 150 * MIB);
+    }
+    assert!(made.asked("SlowStorage").no_problem.is_some());
+}
+
+#[test]
+fn readers_beside_the_driving_thread_cost_only_what_it_waits_for_data() {
+    let mut made = FilesJob::new();
+    let reader = Thread { thread: 1, process: 0, tid: 4713, start_ns: 0 };
+    made.job.fixture.writer.thread(&reader);
+    made.reads("/data/a.bin", 0, 10_000, 50 * MIB, 2000, 0);
+    made.calls.iter_mut().for_each(|row| row.thread = 1);
+    let outcome = made.asked("SmallReads");
+    assert!(outcome.found.is_empty(), "nobody waits for them: {outcome:?}");
+}
+
+#[test]
+fn waits_for_files_have_the_bytes_and_rates_of_their_calls() {
+    let mut made = FilesJob::new();
+    made.wait(1000, 1000);
+    made.reads("/data/a.bin", 1000, 200, 200 * MIB, 1000, 100 * MIB);
+    let outcome = made.asked("BlockingIo");
+    let (subject, seen, _) = only(&outcome);
+    assert_eq!(subject, "files");
+    let expected =
+        "Its calls: read 200.0 MiB of /data/a.bin in 200 calls at 200.0 MiB/s (1.00 s, 50.0 % from memory).";
+    assert!(seen.contains(expected), "{seen}");
+    let mut made = FilesJob::new();
+    made.wait(1000, 1000);
+    let outcome = made.asked("BlockingIo");
+    assert!(!only(&outcome).1.contains("Its calls"), "{outcome:?}");
+}
+
+#[test]
+fn waits_that_small_reads_explain_are_reported_once() {
+    let mut made = FilesJob::new();
+    made.wait(1000, 2000);
+    made.reads("/data/a.bin", 1000, 10_000, 50 * MIB, 2000, 0);
+    let outcome = made.asked("BlockingIo");
+    assert!(outcome.found.is_empty() && outcome.no_problem.is_some(), "{outcome:?}");
+}
