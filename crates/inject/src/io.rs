@@ -136,7 +136,8 @@ impl Begun {
         let part = ((clock >> PART) as u32) << KINDS.count_ones();
         let before = thread.io_part.get();
         let taken = if before & !KINDS == part { before & KINDS } else { 0 };
-        let is_long = clock.wrapping_sub(self.start) >= LONG;
+        let ticks = clock.wrapping_sub(self.start);
+        let is_long = ticks >= LONG;
         let stack = if taken & kind(operation) != 0 && !is_long {
             0
         } else {
@@ -145,8 +146,12 @@ impl Begun {
             arch::add_local(&thread.slot().stack_ticks, thread.clock().wrapping_sub(clock));
             stack
         };
-        let call = Call { file, stack, result, start: self.start, offset };
-        ring::quick(thread, ExtKind::FileCall, operation as u32, clock, &call.pack());
+        let call = Call { file, stack, result, ticks, offset };
+        let argument = operation as u32;
+        match call.pack_short() {
+            Some(words) => ring::quick(thread, ExtKind::FileCall, argument, clock, &words),
+            None => ring::quick(thread, ExtKind::FileCall, argument, clock, &call.pack()),
+        };
     }
 
     /// Records that the call opened `path`, relative to the directory of this descriptor. `result`

@@ -263,11 +263,11 @@ mod tests {
 
     /// If a field moves, the wire's version must change.
     #[test]
-    fn field_offsets_are_those_of_wire_version_27() {
-        assert_eq!(WIRE_VERSION, 27);
+    fn field_offsets_are_those_of_wire_version_28() {
+        assert_eq!(WIRE_VERSION, 28);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!(bytes[8..12], 27u32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 28u32.to_ne_bytes());
         assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
         assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
         assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());

@@ -58,6 +58,8 @@ pub const MAX_NAME_BYTES: usize = 1024;
 pub const NAMED_WORDS: usize = 2;
 /// Words of a [`crate::record::ExtKind::FileCall`].
 pub const CALL_WORDS: usize = 4;
+/// Words of one without a stack and an offset, as most are.
+pub const SHORT_CALL_WORDS: usize = 2;
 /// The offset of a call that used and moved the open file's own offset, or that has none.
 pub const NO_OFFSET: u64 = u64::MAX;
 
@@ -108,8 +110,8 @@ pub struct Call {
     pub stack: u32,
     /// The function's result: bytes, a new offset, or a negative number if the call failed.
     pub result: i64,
-    /// Clock at the beginning.
-    pub start: u64,
+    /// Ticks of the clock from the beginning to the return.
+    pub ticks: u64,
     /// Offset in the file at which the call began, or [`NO_OFFSET`].
     pub offset: u64,
 }
@@ -118,14 +120,29 @@ impl Call {
     /// Packs it into a payload.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; CALL_WORDS] {
-        [self.file as u64 | (self.stack as u64) << 32, self.result as u64, self.start, self.offset]
+        [self.file as u64 | (self.stack as u64) << 32, self.result as u64, self.ticks, self.offset]
+    }
+
+    /// Packs it into a short payload; `None` if it has a stack or an offset, or took more than 2³²
+    /// ticks.
+    #[inline(always)]
+    pub const fn pack_short(&self) -> Option<[u64; SHORT_CALL_WORDS]> {
+        if self.stack != 0 || self.offset != NO_OFFSET || self.ticks >> 32 != 0 {
+            return None;
+        }
+        Some([self.file as u64 | self.ticks << 32, self.result as u64])
     }
 
     /// Unpacks a payload.
     pub fn unpack(words: &[u64]) -> Option<Call> {
-        let &[place, result, start, offset] = words.first_chunk()?;
-        let (file, stack) = (place as u32, (place >> 32) as u32);
-        Some(Call { file, stack, result: result as i64, start, offset })
+        let &[place, result] = words.first_chunk()?;
+        let (file, high, result) = (place as u32, (place >> 32) as u32, result as i64);
+        let (stack, ticks, offset) = match words.get(SHORT_CALL_WORDS..) {
+            Some(&[ticks, offset, ..]) => (high, ticks, offset),
+            Some([]) => (0, u64::from(high), NO_OFFSET),
+            _ => return None,
+        };
+        Some(Call { file, stack, result, ticks, offset })
     }
 }
 
@@ -135,9 +152,14 @@ mod tests {
 
     #[test]
     fn records_are_unpacked_as_they_were_packed() {
-        let call = Call { file: 7, stack: 9, result: -1, start: 1 << 60, offset: NO_OFFSET };
+        let call = Call { file: 7, stack: 9, result: -1, ticks: 1 << 60, offset: NO_OFFSET };
         assert_eq!(Call::unpack(&call.pack()), Some(call));
         assert_eq!(Call::unpack(&call.pack()[..3]), None);
+        assert_eq!(call.pack_short(), None);
+        let short = Call { stack: 0, ticks: (1 << 32) - 1, ..call };
+        assert_eq!(Call::unpack(&short.pack_short().unwrap()), Some(short));
+        assert_eq!(Call { ticks: 1 << 32, ..short }.pack_short(), None);
+        assert_eq!(Call { offset: 0, ..short }.pack_short(), None);
         let named = Named { descriptor: 3, naming: naming::PATH, bytes: 9, directory: 4 };
         let [first, second] = named.pack();
         assert_eq!(Named::unpack(&[first, second, 1, 2, 3]), Some((named, &[1, 2][..])));

@@ -114,8 +114,8 @@ impl FileWork {
             Operation::Close => self.closed.push(call.file),
             _ => {}
         }
-        let start_ns = clock.ns(call.start).min(end_ns);
-        let busy_ns = end_ns - start_ns;
+        let busy_ns = clock.duration_ns(call.ticks).min(end_ns);
+        let start_ns = end_ns - busy_ns;
         let key = (thread.0, call.file, operation);
         if let Some(sum) = self.growing.get_mut(&key) {
             let row = &mut sum.row;

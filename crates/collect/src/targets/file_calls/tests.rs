@@ -37,9 +37,8 @@ impl Written {
 
     /// A call that ended so many ms after the beginning, and took no time.
     fn call(&mut self, operation: Operation, file: u32, result: i64, offset: u64, ms: u64) {
-        let start = self.begun + self.clock.ticks_in(ms * 1_000_000);
-        let end_ns = self.clock.ns(start);
-        let call = Call { file, stack: 0, result, start, offset };
+        let end_ns = self.clock.ns(self.begun + self.clock.ticks_in(ms * 1_000_000));
+        let call = Call { file, stack: 0, result, ticks: 0, offset };
         self.work.take(FileNote::Call(operation, call), (0, 1), end_ns, &self.clock);
     }
 
