@@ -20,7 +20,7 @@ impl Rule for SlowStorage {
         RuleAbout {
             name: "SlowStorage",
             found_if: "large reads from a file system's storage in seconds with less than half of the \
-                 rate of its best second in the run",
+                 rate that it held for two seconds of the run",
             gain: "the share of the reads' time that the best rate would save; of other threads as \
                    SmallReads",
             needs: "as SmallReads",
@@ -65,7 +65,7 @@ fn of_file_system(
     });
     let set = files.data_sets().into_iter().find(|set| set.file_system == rates.file_system);
     let seen = format!(
-        "{} gave {} in its best second, and {} in {} of reading.{}{}",
+        "{} gave {} at best, and {} in {} of reading.{}{}",
         rates.file_system,
         rate(best),
         rate(slow),

@@ -16,6 +16,8 @@ const LARGE: u64 = 64 << 10;
 const SLOWER_THAN_MEMORY: u64 = 1_000_000_000;
 /// The time for which one rate is measured, ns.
 const PERIOD_NS: u64 = 1_000_000_000;
+/// The best rate is one that was held for so long, ns, so that one lucky second isn't the measure.
+const HELD_NS: u64 = 2_000_000_000;
 /// Bytes that a period needs for a rate.
 const LEAST_BYTES: u64 = 4 << 20;
 /// Below this share of the best rate, a period is slow.
@@ -32,8 +34,9 @@ pub struct Rates {
     pub bytes: u64,
     /// Time in which at least one thread was in such a call, ns.
     pub ns: u64,
-    /// The highest rate of one second, bytes a second; `None` if too little was transferred, and of
-    /// writes, which may end in memory.
+    /// The rate that it had or exceeded in two seconds of such calls, or in half of their time if that
+    /// is less, bytes a second; `None` if too little was transferred, and of writes, which may end in
+    /// memory.
     pub best: Option<f64>,
     /// Time in seconds with less than half of the best rate, ns.
     pub slow_ns: u64,
@@ -128,8 +131,15 @@ fn of_rows(file_system: &str, writes: bool, rows: &[(Interval, u64)]) -> Rates {
     let rate = |ns: u64, bytes: f64| bytes * 1e9 / ns as f64;
     let is_enough = |bytes: f64| bytes >= LEAST_BYTES as f64;
     let known = of_periods.iter().filter(|(_, _, bytes)| is_enough(*bytes));
-    let best = known.map(|(_, ns, bytes)| rate(*ns, *bytes)).max_by(f64::total_cmp);
-    let best = best.filter(|_| !writes);
+    let mut known: Vec<(f64, u64)> =
+        known.map(|(_, ns, bytes)| (rate(*ns, *bytes), *ns)).filter(|_| !writes).collect();
+    known.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut held_ns = 0;
+    let is_held = |(_, ns): &&(f64, u64)| {
+        held_ns += ns;
+        held_ns >= HELD_NS.min(busy.length() / 2)
+    };
+    let best = known.iter().find(is_held).map(|(rate, _)| *rate);
     let mut rates = Rates {
         file_system: file_system.to_owned(),
         writes,
@@ -182,17 +192,23 @@ mod tests {
 
     #[test]
     fn seconds_with_less_than_half_of_the_best_rate_are_slow() {
-        let rows = [row(0, 500, 200 * MIB), row(1000, 1000, 100 * MIB), row(2000, 1000, 300 * MIB)];
+        let fast = |second: u64| row(second * 1000, 500, 200 * MIB);
+        let mut rows: Vec<_> = (0..6).map(fast).collect();
+        rows.push(row(6000, 1000, 100 * MIB));
+        // One fast second is not what the storage gives at best.
+        rows.push(row(7000, 500, 2000 * MIB));
         let rates = of_rows("ext4", false, &rows);
+        assert_eq!(rates.best, Some(400.0 * MIB as f64));
         assert_eq!((rates.slow_ns, rates.slow_bytes), (1000 * MS, 100 * MIB));
-        assert_eq!(rates.slowest, Some(Interval::new(1000 * MS, 2000 * MS)));
+        assert_eq!(rates.slowest, Some(Interval::new(6000 * MS, 7000 * MS)));
         // At 400 MiB a second the 100 MiB would take a quarter of a second.
-        assert!((rates.saved_share() - 750.0 / 2500.0).abs() < 1e-9, "{rates:?}");
+        assert!((rates.saved_share() - 750.0 / 4500.0).abs() < 1e-9, "{rates:?}");
     }
 
     #[test]
     fn a_long_call_counts_in_each_of_its_seconds() {
-        let rates = of_rows("ext4", false, &[row(500, 1000, 100 * MIB), row(2000, 100, 30 * MIB)]);
+        let rows = [row(0, 500, 150 * MIB), row(1500, 1000, 100 * MIB), row(3000, 500, 150 * MIB)];
+        let rates = of_rows("ext4", false, &rows);
         assert_eq!((rates.slow_ns, rates.slow_bytes), (1000 * MS, 100 * MIB));
     }
 

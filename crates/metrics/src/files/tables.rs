@@ -151,7 +151,7 @@ fn storage_table(why: String) -> Table {
         Column::new("bytes", "bytes", Unit::Bytes),
         Column::new("ns", "time", Unit::Duration),
         Column::new("bytes_per_s", "rate", Unit::BytesPerSecond),
-        Column::new("best_bytes_per_s", "best second", Unit::BytesPerSecond),
+        Column::new("best_bytes_per_s", "at best", Unit::BytesPerSecond),
         Column::data("slow_ns", Unit::Duration),
         Column::data("slow_bytes", Unit::Bytes),
         Column::new("file_system", "file system", Unit::Name),
