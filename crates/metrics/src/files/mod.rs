@@ -6,11 +6,13 @@
 //! - `steps`: what each step transferred;
 //! - `again`: what was read from storage more than once;
 //! - `judged`: what the findings judge;
+//! - `line_bytes`: what a thread transferred at each line, for the report `host`;
 //! - `unseen`: what of the bytes that the kernel counted no recorded call transferred;
 //! - `tables`: the tables of the report.
 
 mod again;
 mod judged;
+mod line_bytes;
 mod rates;
 mod steps;
 mod sums;
@@ -25,6 +27,7 @@ use tprof_rank::{Needs, RankTrace};
 
 pub use again::ReadAgain;
 pub use judged::{DataSet, JudgedFiles};
+pub use line_bytes::LineBytes;
 pub use rates::Rates;
 pub use steps::StepFiles;
 pub use sums::{FileSums, RankFiles, SumsByUse};

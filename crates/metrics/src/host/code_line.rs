@@ -50,13 +50,17 @@ pub(crate) fn cells(line: Option<&CodeLine>, why: &'static str) -> Vec<Cell> {
 
 impl Place {
     /// The line of the program's code; `None` if it is unknown.
-    pub(crate) fn code_line(self) -> Option<CodeLine> {
+    pub(crate) fn code_line(&self) -> Option<CodeLine> {
         // A stack without Python's functions ends in the interpreter, whose lines tell nothing.
         if is_interpreter(&self.library) {
             return None;
         }
-        let Place { function, file, line, .. } = self;
-        (line > 0 && !file.is_empty()).then_some(CodeLine { function, file, line })
+        let line = CodeLine {
+            function: self.function.clone(),
+            file: self.file.clone(),
+            line: self.line,
+        };
+        (line.line > 0 && !line.file.is_empty()).then_some(line)
     }
 }
 

@@ -11,6 +11,8 @@ use tprof_rank::samples::{CpuTrace, Part};
 use tprof_rank::{Needs, RankTrace, Step, steps_of_one_process};
 use tprof_trace::model::{Sample, ThreadState};
 
+use crate::files::LineBytes;
+
 use super::awaited_threads::AwaitedThreads;
 use super::concurrent::ConcurrentWork;
 use super::cut::rows_in;
@@ -73,6 +75,9 @@ pub struct RankHost {
     pub collective: Vec<Interval>,
     /// The longest waits and samples at each place in the judged time, longest first.
     pub longest: Vec<(Arc<Place>, Interval)>,
+    /// What the driving thread read and wrote in the judged time, by line; `None` if calls on files
+    /// were not recorded.
+    pub bytes: Option<LineBytes>,
 }
 
 const ALL_TIME: Interval = Interval { start: 0, end: u64::MAX };
@@ -175,6 +180,7 @@ impl RankHost {
             concurrent(&waiting, &|place| place.part == Part::Other && place.cause.is_of_thread());
         let longest = longest(all);
         let visible = SampledCode::of(cpu);
+        let bytes = LineBytes::of(rank.file, driver.thread, life.window);
         Some(RankHost {
             driver,
             life,
@@ -194,6 +200,7 @@ impl RankHost {
             visible,
             collective,
             longest,
+            bytes,
         })
     }
 

@@ -4,10 +4,15 @@ use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
 use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{PARTS, Part};
 
+use crate::files::FileSums;
+
 use super::ledger::{Ledger, WallTime};
 use super::line::Place;
 use super::rank_host::RankHost;
 use super::steps::{OF_STEPS, StepTime};
+
+const NO_CALLS: &str = "calls on files were not recorded: run with --io on";
+const NO_CALL_THERE: &str = "no recorded call of the thread itself transferred bytes at this line";
 
 type Ranks = [(RankContext, RankHost)];
 
@@ -124,7 +129,28 @@ fn place_cells(place: Option<&Place>) -> [Cell; 3] {
     ]
 }
 
+/// What the driving thread read and wrote at a place where it waits in such calls; `None` for other
+/// places.
+fn transferred(host: &RankHost, place: &Place) -> Option<Result<FileSums, &'static str>> {
+    // A line may open, write and flush, and only waits of its reads and writes have a rate.
+    let moves = ["read", "write", "recv", "send"].iter().any(|word| place.below.contains(word));
+    if !moves || !matches!(place.part, Part::FileIo | Part::Socket) {
+        return None;
+    }
+    let Some(bytes) = &host.bytes else { return Some(Err(NO_CALLS)) };
+    let line = place.code_line().filter(|_| place.thread.is_empty());
+    let found = line.and_then(|line| bytes.at(&line, place.part == Part::Socket));
+    Some(found.cloned().ok_or(NO_CALL_THERE))
+}
+
 fn places(ranks: &Ranks, why: &str) -> Table {
+    let has_rate = |host: &RankHost| {
+        let mut places = host.ledger.places(None).into_iter();
+        places.any(|(place, _)| matches!(transferred(host, place), Some(Ok(_))))
+    };
+    // People see no empty column.
+    let has_rates = ranks.iter().any(|(_, host)| has_rate(host));
+    let rate_heading = if has_rates { "I/O rate" } else { "" };
     let columns = vec![
         rank_column(ranks),
         Column::new("wall_ns", "wall", Unit::Duration),
@@ -137,18 +163,21 @@ fn places(ranks: &Ranks, why: &str) -> Table {
         Column::data("file", Unit::Text),
         Column::data("line", Unit::Id),
         Column::data("thread", Unit::Text),
+        Column::data("bytes", Unit::Bytes),
+        Column::new("bytes_per_s", rate_heading, Unit::BytesPerSecond),
         Column::new("place", "line, and what it calls", Unit::Name),
     ];
     let mut table = Table::new("places", "Places, by wall time", columns)
         .about("the innermost line of the user's own code; in brackets: of that thread")
         .empty(why);
-    let mut rows: Vec<(&RankContext, &Ledger, &Place, &WallTime)> = Vec::new();
+    let mut rows: Vec<(&RankContext, &RankHost, &Place, &WallTime)> = Vec::new();
     for (at, host) in ranks {
         let all = host.ledger.places(None).into_iter();
-        rows.extend(all.map(|(place, amount)| (at, &host.ledger, place, amount)));
+        rows.extend(all.map(|(place, amount)| (at, host, place, amount)));
     }
     rows.sort_rows_by(|a, b| (b.3.ns, a.2).cmp(&(a.3.ns, b.2)));
-    for (at, ledger, place, all) in rows {
+    for (at, host, place, all) in rows {
+        let ledger = &host.ledger;
         let mut name = match place.below.is_empty() {
             true => place.shown(),
             false => format!("{} > {}", place.shown(), place.below),
@@ -168,6 +197,13 @@ fn places(ranks: &Ranks, why: &str) -> Table {
         ];
         row.extend(place_cells(Some(place)));
         row.push(text(&place.thread));
+        match transferred(host, place) {
+            None => row.extend([Cell::applies(None::<u64>), Cell::applies(None::<f64>)]),
+            Some(Ok(sum)) => row.extend([sum.bytes.into(), Cell::applies(sum.rate())]),
+            Some(Err(why)) => {
+                row.extend([Cell::known(None::<u64>, why), Cell::known(None::<f64>, why)]);
+            }
+        }
         row.push(name.into());
         table.row(row);
     }
