@@ -208,6 +208,11 @@ impl FileWork {
         {
             let file = self.names.of(file, writer);
             (row.file, row.kind, row.file_system) = (file.name, file.kind, file.file_system);
+            let is_of_socket =
+                matches!(row.operation, FileOperation::Connect | FileOperation::Accept);
+            if row.kind == FileKind::Unknown && is_of_socket {
+                row.kind = FileKind::Socket;
+            }
             if file.counts_reads {
                 counting.insert(file.file_system);
             }
