@@ -251,3 +251,21 @@ fn bytes_are_summed_up_by_step() {
         steps.iter().take(5).map(|row| row["written_bytes"].as_u64().unwrap()).collect();
     assert_eq!(written, [0, 1 << 16, 2 << 16, 3 << 16, 4 << 16], "{steps:?}");
 }
+
+#[test]
+fn bytes_of_a_child_count_once_though_the_kernel_adds_them_to_its_parents() {
+    let scratch = Scratch::new();
+    let script = "import os, time\n\
+                  if os.fork() == 0:\n\
+                  \x20   with open('/dev/zero', 'rb', buffering=0) as f:\n\
+                  \x20       for _ in range(50): f.read(1_000_000)\n\
+                  \x20   time.sleep(1)\n\
+                  \x20   os._exit(0)\n\
+                  os.wait()\n\
+                  time.sleep(1)\n";
+    let run = traced_python(script, &scratch);
+    let counted = &rows(&run.run, "counted")[0];
+    let bytes = counted["read_bytes"].as_u64().unwrap();
+    assert!((50_000_000..60_000_000).contains(&bytes), "{counted}");
+    assert!(counted["recorded_read_bytes"].as_u64() >= Some(50_000_000), "{counted}");
+}

@@ -22,6 +22,7 @@ impl Engine {
             reading.oom_kills.zip(self.oom_at_start).map(|(now, start)| now.saturating_sub(start));
         common_rows::write_cgroup(&mut self.out.files, now, &reading, oom);
         self.notice_lack_of_memory(oom);
+        self.out.transfers.read();
         for target in self.targets.values_mut() {
             target.observe(&mut self.out, now);
         }

@@ -16,3 +16,4 @@ pub mod shown_path;
 pub mod sources;
 pub mod stepping;
 pub mod survivors;
+pub mod transfers;

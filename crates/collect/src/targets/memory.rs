@@ -2,6 +2,7 @@
 
 use super::target::Target;
 use crate::output::destination::Output;
+use crate::output::transfers::largest;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_os::proc::{self, Transferred};
@@ -75,10 +76,10 @@ impl Target {
         self.write_readings(out, now, &[(counter::HEAP_BYTES, live)]);
     }
 
-    /// Reads how many bytes the process has read and written, and writes the values that have
-    /// changed.
+    /// Writes how many bytes the process itself has read and written, as far as that has changed.
     pub(super) fn observe_transfers(&mut self, out: &mut Output, now: u64) {
-        let Some(all) = proc::transferred_by(self.pid) else { return };
+        let Some(own) = out.transfers.own(self.pid) else { return };
+        let all = self.usage.transferred.map_or(own, |known| largest(known, own));
         let known = self.usage.transferred.replace(all);
         let moved = |of: fn(&Transferred) -> u64| {
             Some(of(&all)).filter(|bytes| known.as_ref().map(of) != Some(*bytes))

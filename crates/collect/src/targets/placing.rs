@@ -129,6 +129,7 @@ impl Target {
         };
         let resident = attached.resident_bytes.filter(|bytes| *bytes > 0);
         target.write_readings(out, attached.time_ns, &[(counter::RSS_BYTES, resident)]);
+        out.transfers.begins(attached.pid, attached.parent);
         target.observe_transfers(out, now);
         if let Some(open) = out.files.open.get_mut(place.file) {
             let inherited = parent.map(|parent| parent.code.in_force()).unwrap_or_default();

@@ -137,8 +137,8 @@ fn moved(scene: &Scene<'_>, host: &RankHost) -> String {
         return String::new();
     };
     format!(
-        " The process read at least {} by calls ({} from storage) and wrote {} ({} to storage), all files, \
-         pipes and children included.",
+        " The process read at least {} by calls ({} from storage) and wrote {} ({} to storage), all files \
+         and pipes included.",
         bytes(moved.read),
         bytes(moved.storage_read),
         bytes(moved.written),

@@ -4,12 +4,7 @@
 //! not hooked. The kernel counts the bytes of them too. It counts a process from the reading when
 //! the process attached, so small differences mean nothing. It leaves out bytes that `send` and
 //! `recv` transfer, which recorded calls have, so what is missing is at least the difference.
-//!
-//! The kernel adds the bytes of a child to those of its parent once the parent has waited for it. So
-//! only the processes are added up whose parents aren't recorded, and their recorded calls include
-//! those of their descendants.
 
-use rustc_hash::FxHashSet;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{FileCalls, FileOperation};
 
@@ -40,8 +35,7 @@ impl Unseen {
             };
             *sum = sum.saturating_add(row.bytes);
         }
-        let pids: FxHashSet<u32> = file.processes().iter().map(|process| process.pid).collect();
-        for process in file.processes().iter().filter(|process| !pids.contains(&process.parent)) {
+        for process in file.processes() {
             let Some(kernel) = of_process(file, process.process) else { continue };
             let add = |sum: Option<u64>, bytes| Some(sum.unwrap_or(0).saturating_add(bytes));
             sums.read = add(sums.read, kernel.read);

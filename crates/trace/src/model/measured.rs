@@ -53,8 +53,8 @@ pub mod counter {
     pub const MAPPED_BYTES: &str = "mapped_bytes";
     /// Bytes that a process has read by calls since it began (`rchar` in `/proc/PID/io`). They come
     /// from files, pipes and, with `read`, sockets, and from the page cache or from storage.
-    /// Children that the process waited for are included. This value and the next three are written
-    /// when they change.
+    /// Children are not included, but for what one read after its last reading before the process
+    /// waited for it. This value and the next three are written when they change.
     pub const READ_BYTES: &str = "io_read_bytes";
     /// Bytes that a process has written by calls (`wchar`).
     pub const WRITTEN_BYTES: &str = "io_written_bytes";
