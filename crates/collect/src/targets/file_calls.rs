@@ -74,19 +74,26 @@ pub struct FileWork {
 }
 
 impl FileWork {
-    /// Returns the state of an image without calls, which may be a forked child of `parent`. Without
-    /// `same_pids`, the image has other ids for its threads than the collector, which then can't
+    /// Returns the state of an image without calls, which the process `started_by` started, and which
+    /// may be a forked child of `parent`. Without `same_pids`, the image has other ids for its threads than the collector, which then can't
     /// read their counters.
     pub fn new(
         process: ProcessIndex,
         pid: u32,
+        started_by: u32,
         redact: bool,
         same_pids: bool,
         parent: Option<&FileWork>,
     ) -> FileWork {
         FileWork {
             process,
-            names: Names::new(pid, redact, same_pids, parent.map(|parent| &parent.names)),
+            names: Names::new(
+                pid,
+                started_by,
+                redact,
+                same_pids,
+                parent.map(|parent| &parent.names),
+            ),
             positions: FxHashMap::default(),
             growing: FxHashMap::default(),
             done: Vec::new(),

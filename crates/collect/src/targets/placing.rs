@@ -105,6 +105,7 @@ impl Target {
             file_work: FileWork::new(
                 index,
                 attached.pid,
+                attached.parent,
                 config.redact,
                 same_pids,
                 parent.map(|parent| &parent.file_work),

@@ -71,6 +71,8 @@ pub(super) struct Names {
     mounts: Option<Arc<Mounts>>,
     /// Whether the process has this id in this process's namespace, and its mounts weren't read yet.
     can_read_mounts: bool,
+    /// The id of the process that started it.
+    started_by: u32,
     descriptors: Descriptors,
     /// The working directory, as it was read last.
     working_directory: Option<PathBuf>,
@@ -79,7 +81,13 @@ pub(super) struct Names {
 impl Names {
     /// Returns the state of a process without files. If it has ended already, it has the working
     /// directory and the mounts of its parent. Without `same_pids`, its mounts can't be read.
-    pub fn new(pid: u32, redact: bool, same_pids: bool, parent: Option<&Names>) -> Names {
+    pub fn new(
+        pid: u32,
+        started_by: u32,
+        redact: bool,
+        same_pids: bool,
+        parent: Option<&Names>,
+    ) -> Names {
         let of_parent = || parent.and_then(Names::working_directory);
         Names {
             pid,
@@ -90,6 +98,7 @@ impl Names {
             count: 0,
             mounts: parent.and_then(|parent| parent.mounts.clone()),
             can_read_mounts: same_pids,
+            started_by,
             descriptors: Descriptors::default(),
         }
     }
@@ -181,7 +190,8 @@ impl Names {
     fn file_system(&mut self, directory: &Path) -> FileSystem {
         if std::mem::take(&mut self.can_read_mounts) {
             // A process that has ended has none.
-            self.mounts = Mounts::of(self.pid).map(Arc::new).or(self.mounts.take());
+            let own = Mounts::of(self.pid).map(Arc::new).or(self.mounts.take());
+            self.mounts = own.or_else(|| Mounts::of(self.started_by).map(Arc::new));
         }
         let mount = self.mounts.as_ref().filter(|_| directory.is_absolute());
         let Some(mount) = mount.and_then(|mounts| mounts.of_directory(directory)) else {
@@ -307,7 +317,7 @@ mod tests {
 
     #[test]
     fn files_of_a_large_directory_are_named_together() {
-        let mut names = Names::new(std::process::id(), false, true, None);
+        let mut names = Names::new(std::process::id(), 1, false, true, None);
         for at in 0..MAX_NAMES {
             assert_eq!(path(&mut names, &format!("/d/{at}.jpg")), format!("/d/{at}.jpg"));
         }
@@ -319,7 +329,7 @@ mod tests {
 
     #[test]
     fn shared_memory_is_a_file_and_other_files_in_dev_are_not() {
-        let mut names = Names::new(std::process::id(), false, true, None);
+        let mut names = Names::new(std::process::id(), 1, false, true, None);
         for (of, kind) in [("/dev/shm/a", FileKind::File), ("/dev/null", FileKind::Device)] {
             path(&mut names, of);
             assert_eq!(names.files[&1].kind, kind, "{of}");
@@ -328,19 +338,20 @@ mod tests {
 
     #[test]
     fn a_child_that_has_ended_began_in_its_parents_working_directory() {
-        let parent = Names::new(std::process::id(), false, true, None);
+        let parent = Names::new(std::process::id(), 1, false, true, None);
         // No process has this pid.
-        let mut child = Names::new(u32::MAX, false, true, Some(&parent));
+        let mut child = Names::new(u32::MAX, std::process::id(), false, true, Some(&parent));
         let expected = std::env::current_dir().unwrap().join("a/b");
         assert_eq!(Path::new(&path(&mut child, "a/b")), expected);
+        assert!(!child.files[&1].file_system.name.is_empty(), "its parent's mounts");
     }
 
     #[test]
     fn relative_paths_begin_at_the_working_directory() {
-        let mut names = Names::new(std::process::id(), false, true, None);
+        let mut names = Names::new(std::process::id(), 1, false, true, None);
         let expected = std::env::current_dir().unwrap().join("a/b");
         assert_eq!(Path::new(&path(&mut names, "a/b")), expected);
-        let mut redacted = Names::new(std::process::id(), true, true, None);
+        let mut redacted = Names::new(std::process::id(), 1, true, true, None);
         assert_eq!(path(&mut redacted, "/home/me/secret/model.pt"), "model.pt");
         let file_system = &redacted.files[&1].file_system.name;
         assert!(!file_system.is_empty() && !file_system.contains('/'), "{file_system}");
