@@ -105,6 +105,21 @@ fn many_small_files_are_found_with_the_time_to_open_and_read_them() {
 }
 
 #[test]
+fn a_data_set_with_a_directory_for_each_class_is_one_finding() {
+    let mut made = FilesJob::new();
+    for class in 0..20 {
+        for at in 0..4 {
+            let path = format!("/data/train/{class}/{at}.jpg");
+            made.opens(&path, class * 100 + at * 10, 20, 5);
+            made.reads(&path, class * 100 + at * 10, 40, MIB, 10, 0);
+        }
+    }
+    let outcome = made.asked("SmallReads");
+    let (file, _, bound_ns) = only(&outcome);
+    assert_eq!((file, bound_ns), ("/data/train/*/*.jpg", 80 * 15 * MS));
+}
+
+#[test]
 fn what_the_bytes_take_in_large_requests_is_no_gain() {
     let mut made = FilesJob::new();
     made.reads("/data/a.bin", 0, 10_000, 50 * MIB, 2000, 0);

@@ -13,7 +13,8 @@ use tprof_trace::model::{
 use crate::host::CodeLine;
 use crate::host::code_line::CodeLines;
 
-/// From this many files of a directory with one extension on, they are listed together.
+/// From this many files of a directory with one extension on, they are listed together. So are files
+/// of this many directories of one directory, as data sets with a directory for each class have them.
 const MANY: usize = 16;
 
 /// What calls were made on and from: the key of a sum.
@@ -21,8 +22,8 @@ const MANY: usize = 16;
 pub struct Use {
     /// What the file is.
     pub kind: FileKind,
-    /// Path of the file, or of several: `DIRECTORY/*.EXTENSION`; or a socket's peer. Empty if it is
-    /// unknown.
+    /// Path of the file, or of several: `DIRECTORY/*.EXTENSION` or `DIRECTORY/*/*.EXTENSION`; or a
+    /// socket's peer. Empty if it is unknown.
     pub file: String,
     /// The file system, as in `nfs4 at /data (server:/export)`; empty if it is unknown, or if this
     /// isn't a file.
@@ -147,6 +148,8 @@ struct Groups<'a> {
     file: &'a TraceFile,
     /// Number of files by directory and extension.
     sizes: FxHashMap<String, usize>,
+    /// Number of such groups by the directory above and extension.
+    wide_sizes: FxHashMap<String, usize>,
     ids: FxHashMap<(NameId, bool), GroupId>,
     by_text: FxHashMap<String, GroupId>,
     shown: Vec<String>,
@@ -156,16 +159,23 @@ impl<'a> Groups<'a> {
     fn of(file: &'a TraceFile) -> Groups<'a> {
         let mut seen: FxHashSet<NameId> = FxHashSet::default();
         let mut sizes: FxHashMap<String, usize> = FxHashMap::default();
+        let mut wide_sizes: FxHashMap<String, usize> = FxHashMap::default();
         let rows = file.blocks::<FileCalls>().flatten();
         for row in rows.filter(|row| row.kind == FileKind::File) {
             if seen.insert(row.file) {
                 let text = file.name(row.file);
                 let weight = if is_joint(text) { MANY } else { 1 };
-                *sizes.entry(group(text)).or_default() += weight;
+                let size = sizes.entry(group(text)).or_default();
+                if *size == 0
+                    && let Some(wide) = wide_group(text)
+                {
+                    *wide_sizes.entry(wide).or_default() += 1;
+                }
+                *size += weight;
             }
         }
         let (ids, by_text, shown) = Default::default();
-        Groups { file, sizes, ids, by_text, shown }
+        Groups { file, sizes, wide_sizes, ids, by_text, shown }
     }
 
     fn of_row(&mut self, row: &FileCalls) -> GroupId {
@@ -175,10 +185,12 @@ impl<'a> Groups<'a> {
         }
         let mut shown = self.file.name(row.file).to_owned();
         if key.1 {
-            let group = group(&shown);
-            if self.sizes.get(&group).is_some_and(|size| *size >= MANY) {
-                shown = group;
-            }
+            let is_large = |sizes: &FxHashMap<String, usize>, group: &String| {
+                sizes.get(group).is_some_and(|size| *size >= MANY)
+            };
+            let wide = wide_group(&shown).filter(|wide| is_large(&self.wide_sizes, wide));
+            let narrow = Some(group(&shown)).filter(|group| is_large(&self.sizes, group));
+            shown = wide.or(narrow).unwrap_or(shown);
         }
         let next = self.shown.len() as GroupId;
         let id = *self.by_text.entry(shown.clone()).or_insert(next);
@@ -190,6 +202,14 @@ impl<'a> Groups<'a> {
     }
 }
 
+/// The name of all files with one extension of all directories beside a file's own; `None` for a file
+/// without a directory above its own.
+fn wide_group(path: &str) -> Option<String> {
+    let (directory, name) = path.rsplit_once('/')?;
+    let (above, _) = directory.rsplit_once('/').filter(|(above, _)| !above.is_empty())?;
+    Some(group(&format!("{above}/*/{name}")))
+}
+
 /// The name of all files of a directory with one extension.
 fn group(path: &str) -> String {
     let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -197,5 +217,20 @@ fn group(path: &str) -> String {
     match name.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() => format!("{directory}{slash}*.{extension}"),
         _ => format!("{directory}{slash}*"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_grouped_by_directory_and_by_the_directory_above() {
+        assert_eq!(group("/data/a.jpg"), "/data/*.jpg");
+        assert_eq!(group("/data/README"), "/data/*");
+        assert_eq!(wide_group("/data/cat/a.jpg").unwrap(), "/data/*/*.jpg");
+        assert_eq!(wide_group("/data/cat/*.jpg").unwrap(), "/data/*/*.jpg");
+        assert_eq!(wide_group("/data/a.jpg"), None);
+        assert_eq!(wide_group("a.jpg"), None);
     }
 }
