@@ -275,7 +275,7 @@ fn bytes_of_an_interface_are_those_that_the_job_sent() {
     need!(Path::new("/usr/sbin/ip").exists() || Path::new("/sbin/ip").exists(), "no ip (iproute2)");
     let (_scratch, run, _) = in_own_network("loopback.py", &[]);
     let report = document("io", &run);
-    let [row] = rows(&report, "interfaces") else { panic!("{report}") };
+    let [row] = &rows(&report, "interfaces")[..] else { panic!("{report}") };
     assert_eq!(row["interface"], "lo");
     // A packet of at most 64 KiB has a head of some 50 bytes, and answers have no data.
     let is_near = |bytes: u64, truth: u64| (truth..truth + truth / 20).contains(&bytes);
