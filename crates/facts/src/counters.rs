@@ -41,7 +41,7 @@ impl CounterUnit {
             counter::GPU_ENERGY => CounterUnit::Joules,
             counter::GPU_TEMPERATURE => CounterUnit::Celsius,
             counter::CGROUP_THROTTLED_NS => CounterUnit::Nanoseconds,
-            name if quantity(name).ends_with("_bytes") => CounterUnit::Bytes,
+            name if name.ends_with("_bytes") => CounterUnit::Bytes,
             _ => CounterUnit::Count,
         }
     }
@@ -54,7 +54,6 @@ pub fn is_total(name: &str) -> bool {
     let totals = [READ_BYTES, WRITTEN_BYTES, STORAGE_READ_BYTES, STORAGE_WRITTEN_BYTES];
     totals.contains(&name)
         || [CGROUP_OOM_KILLS, CGROUP_THROTTLED_NS].contains(&name)
-        || counter::TRAFFIC.contains(&quantity(name))
         || is_error(name)
 }
 
@@ -64,12 +63,12 @@ pub fn is_error(name: &str) -> bool {
     counter::ERRORS.contains(&quantity) || counter::INFINIBAND.contains(&quantity)
 }
 
-/// Returns the name of a counter without the interface, port or link that it is of.
+/// Returns the name of a counter of errors without the interface, port or link that it is of.
 pub fn quantity(name: &str) -> &str {
     name.split_once(counter::PLACE).map_or(name, |(quantity, _)| quantity)
 }
 
-/// Returns the interface, port or link in the name of a counter.
+/// Returns the interface, port or link in the name of a counter of errors.
 pub fn place(name: &str) -> Option<&str> {
     name.split_once(counter::PLACE).map(|(_, place)| place)
 }
@@ -127,10 +126,6 @@ pub fn title(name: &str) -> &str {
         counter::NETWORK_SEND_ERRORS => "send errors",
         counter::NETWORK_RECEIVE_DROPS => "received packets dropped",
         counter::NETWORK_SEND_DROPS => "packets dropped instead of sent",
-        counter::NETWORK_RECEIVED_BYTES => "received by an interface",
-        counter::NETWORK_SENT_BYTES => "sent by an interface",
-        counter::INFINIBAND_RECEIVED_BYTES => "received by an InfiniBand port",
-        counter::INFINIBAND_SENT_BYTES => "sent by an InfiniBand port",
         counter::GPU_ECC_CORRECTED => "corrected ECC errors",
         counter::GPU_ECC_UNCORRECTED => "uncorrected ECC errors",
         counter::GPU_ROWS_CORRECTED => "rows remapped, corrected errors",
@@ -152,7 +147,7 @@ mod tests {
 
     #[test]
     fn counters_of_tprof_have_a_name_and_a_unit() {
-        for name in counter::OWN.into_iter().chain(counter::ERRORS).chain(counter::TRAFFIC) {
+        for name in counter::OWN.into_iter().chain(counter::ERRORS) {
             assert_ne!(title(name), name);
             let (unit, is_bytes) = (CounterUnit::of(name), name.ends_with("_bytes"));
             assert_eq!(unit == CounterUnit::Bytes, is_bytes, "{name}");

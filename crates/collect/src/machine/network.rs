@@ -1,5 +1,4 @@
-//! Reads the counters of the network: bytes and errors of interfaces and InfiniBand ports, and errors
-//! of TCP.
+//! Reads the counters of errors of the network: of TCP, of interfaces, and of InfiniBand ports.
 //!
 //! `/proc/net` is of the network namespace of this process. The files of InfiniBand are not divided
 //! by namespaces. A process of the job in a namespace of its own has other counters of TCP.
@@ -12,12 +11,6 @@ use tprof_trace::model::counter;
 /// Most interfaces, and most InfiniBand ports, that are read. Reading an InfiniBand port may need a
 /// command of its adapter's firmware.
 const MOST_PLACES: usize = 64;
-
-/// Number of values of an interface in `/proc/net/dev` that are used.
-const INTERFACE_VALUES: usize = 12;
-
-/// InfiniBand ports count data in units of four bytes.
-const PORT_WORD_BYTES: u64 = 4;
 
 /// Values by name of the counter.
 pub type Reading = BTreeMap<String, u64>;
@@ -63,12 +56,7 @@ fn interfaces(text: &str, reading: &mut Reading) {
     let lines = lines.filter(|(interface, _)| !interface.trim().is_empty());
     for (interface, values) in lines.take(MOST_PLACES) {
         let values: Vec<&str> = values.split_whitespace().collect();
-        if values.len() < INTERFACE_VALUES {
-            continue;
-        }
         for (quantity, at) in [
-            (counter::NETWORK_RECEIVED_BYTES, 0),
-            (counter::NETWORK_SENT_BYTES, 8),
             (counter::NETWORK_RECEIVE_ERRORS, 2),
             (counter::NETWORK_RECEIVE_DROPS, 3),
             (counter::NETWORK_SEND_ERRORS, 10),
@@ -89,50 +77,16 @@ fn infiniband(root: &Path, reading: &mut Reading) {
         };
         let device = port.parent().and_then(Path::parent);
         let place = format!("{}:{}", name(device), name(Some(&port)));
-        for (quantity, file) in [
-            (counter::INFINIBAND_RECEIVED_BYTES, "port_rcv_data"),
-            (counter::INFINIBAND_SENT_BYTES, "port_xmit_data"),
-        ] {
-            let words = number(&port.join("counters").join(file));
-            let bytes = words.map(|words| words.saturating_mul(PORT_WORD_BYTES));
-            reading.extend(bytes.map(|bytes| (placed(quantity, &place), bytes)));
-        }
         for quantity in counter::INFINIBAND {
             let file = quantity.trim_start_matches("infiniband_");
-            let read = |folder: &str| number(&port.join(folder).join(file));
+            let read = |folder: &str| {
+                let text = fs::read_to_string(port.join(folder).join(file)).ok()?;
+                text.trim().parse().ok()
+            };
             let value = read("counters").or_else(|| read("hw_counters"));
             reading.extend(value.map(|value| (placed(quantity, &place), value)));
         }
     }
-}
-
-/// Returns the bytes per second that each interface and InfiniBand port can carry in one direction,
-/// where the kernel says so: an interface without a cable or of no hardware has no speed.
-pub fn line_rates(root: &Path) -> BTreeMap<String, f64> {
-    let mut rates = BTreeMap::new();
-    for interface in entries(&root.join("sys/class/net")) {
-        let megabits = number(&interface.join("speed")).filter(|speed| *speed > 0);
-        let name = interface.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        rates.extend(megabits.map(|megabits| (name, megabits as f64 * 1e6 / 8.0)));
-    }
-    for device in entries(&root.join("sys/class/infiniband")) {
-        for port in entries(&device.join("ports")) {
-            // Such as `100 Gb/sec (4X EDR)`.
-            let text = fs::read_to_string(port.join("rate")).unwrap_or_default();
-            let gigabits =
-                text.split_once(" Gb/sec").and_then(|(rate, _)| rate.parse::<f64>().ok());
-            let name =
-                |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let place = format!("{}:{}", name(&device), name(&port));
-            rates.extend(gigabits.map(|gigabits| (place, gigabits * 1e9 / 8.0)));
-        }
-    }
-    rates
-}
-
-/// Reads a file that has one number.
-fn number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 fn placed(quantity: &str, place: &str) -> String {
@@ -179,28 +133,20 @@ mod tests {
             ("proc/net/dev", DEV),
             (&format!("{port}/counters/link_downed"), "3\n"),
             (&format!("{port}/counters/symbol_error"), "N/A\n"),
-            (&format!("{port}/counters/port_rcv_data"), "1000\n"),
-            (&format!("{port}/counters/port_xmit_data"), "2000\n"),
             (&format!("{port}/hw_counters/out_of_sequence"), "44\n"),
         ]);
         let reading = read(root.path()).unwrap();
         let expected = [
             ("infiniband_link_downed/mlx5_0:1", 3),
             ("infiniband_out_of_sequence/mlx5_0:1", 44),
-            ("infiniband_received_bytes/mlx5_0:1", 4000),
-            ("infiniband_sent_bytes/mlx5_0:1", 8000),
             ("network_receive_drops/eth0", 6),
             ("network_receive_drops/lo", 0),
             ("network_receive_errors/eth0", 7),
             ("network_receive_errors/lo", 0),
-            ("network_received_bytes/eth0", 9),
-            ("network_received_bytes/lo", 100),
             ("network_send_drops/eth0", 16),
             ("network_send_drops/lo", 0),
             ("network_send_errors/eth0", 17),
             ("network_send_errors/lo", 0),
-            ("network_sent_bytes/eth0", 19),
-            ("network_sent_bytes/lo", 100),
             ("tcp_listen_drops", 4),
             ("tcp_receive_errors", 2),
             ("tcp_retransmitted_segments", 7),
@@ -209,18 +155,6 @@ mod tests {
         ];
         let found: Vec<(&str, u64)> = reading.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn line_rates_are_those_that_the_kernel_states() {
-        let root = tree(&[
-            ("sys/class/net/eth0/speed", "100000\n"),
-            ("sys/class/net/down/speed", "-1\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n"),
-        ]);
-        let rates = line_rates(root.path());
-        let expected = [("eth0".to_owned(), 12.5e9), ("mlx5_0:1".to_owned(), 50e9)];
-        assert_eq!(rates, expected.into());
     }
 
     #[test]
@@ -244,6 +178,6 @@ mod tests {
         let dev: String = (0..500).map(|n| format!("veth{n}: 0 0 1 1 0 0 0 0 0 0 1 1\n")).collect();
         let mut reading = Reading::new();
         interfaces(&dev, &mut reading);
-        assert_eq!(reading.len(), 6 * MOST_PLACES);
+        assert_eq!(reading.len(), 4 * MOST_PLACES);
     }
 }

@@ -141,7 +141,6 @@ impl MachineWatcher {
                 "kernel_log": log,
                 "network": missing,
                 "are_pids_of_host": are_pids_of_host(),
-                "line_rates": network::line_rates(&self.root),
             });
             let facts = facts.to_string();
             self.network_missing = missing;

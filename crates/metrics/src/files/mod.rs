@@ -7,12 +7,10 @@
 //! - `again`: what was read from storage more than once;
 //! - `judged`: what the findings judge;
 //! - `line_bytes`: what a thread transferred at each line, for the report `host`;
-//! - `interfaces`: what the interfaces of the host transferred;
 //! - `unseen`: what of the bytes that the kernel counted no recorded call transferred;
 //! - `tables`: the tables of the report.
 
 mod again;
-mod interfaces;
 mod judged;
 mod line_bytes;
 mod rates;
@@ -28,7 +26,6 @@ use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::{Needs, RankTrace};
 
 pub use again::ReadAgain;
-pub use interfaces::{Interface, Interfaces, Traffic};
 pub use judged::{DataSet, JudgedFiles};
 pub use line_bytes::LineBytes;
 pub use rates::Rates;

@@ -6,7 +6,6 @@ use tprof_rank::RankTrace;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{FileCalls, FileOperation, NameId};
 
-use super::interfaces::Interfaces;
 use super::rates::{RateRows, Rates};
 use super::steps::{StepFiles, StepSums};
 use super::unseen::Unseen;
@@ -134,8 +133,6 @@ pub struct RankFiles {
     pub rates: Vec<Rates>,
     /// What each step transferred; empty without steps.
     pub steps: Vec<StepFiles>,
-    /// What the interfaces of the rank's host transferred.
-    pub interfaces: Interfaces,
 }
 
 impl RankFiles {
@@ -159,7 +156,6 @@ impl RankFiles {
             unseen: Unseen::of(file),
             rates: rates.finish(file),
             steps: steps.finish(),
-            interfaces: Interfaces::of(rank, times),
         }
     }
 }

@@ -1,12 +1,9 @@
 //! Makes the tables of the report `io`.
 
-use std::collections::BTreeSet;
-
 use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::{files, units};
 use tprof_trace::model::{FileKind, FileOperation};
 
-use super::interfaces::{Interface, Interfaces};
 use super::rates::Rates;
 use super::steps::{StepFiles, mean_text};
 use super::sums::{FileSums, RankFiles};
@@ -21,9 +18,6 @@ const NO_STORAGE: &str = "the kernel's count of the thread's reads from storage 
 const NO_FILE_SYSTEM: &str = "the mounts of the process could not be read";
 const NO_STORAGE_CALLS: &str = "no large request to a file system's storage was recorded";
 const NO_STEPS: &str = "no steps were recorded";
-const NO_INTERFACES: &str = "no counter of an interface changed, or none was read";
-const NO_TWO: &str = "the counters were not read twice";
-const NO_LINE_RATE: &str = "the kernel states no speed of the interface";
 const NO_COUNT: &str = "the kernel's count of the processes' bytes was not read";
 /// Bytes below which a difference to the kernel's count isn't mentioned.
 const FEW_BYTES: u64 = 1 << 20;
@@ -35,21 +29,12 @@ pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
     let mut peers = peers_table(why(NO_PEERS));
     let mut storage = storage_table(why(NO_STORAGE_CALLS));
     let mut steps = steps_table(why(NO_STEPS));
-    let mut interfaces = interfaces_table();
     let mut counted = counted_table();
-    let mut hosts = BTreeSet::new();
     for (at, part) in parts {
         for (of, sums) in &part.sums {
             match of.kind {
                 FileKind::Socket | FileKind::Pipe => peers.row(peer_row(at, of, sums)),
                 _ => of_files.row(file_row(at, of, sums)),
-            }
-        }
-        // Every rank of a host has the host's counters.
-        let host = &part.interfaces;
-        if hosts.insert(host.host.as_str()) {
-            for (name, interface) in &host.all {
-                interfaces.row(interface_row(host, name, interface));
             }
         }
         part.rates.iter().for_each(|rates| storage.row(storage_row(at, rates)));
@@ -72,7 +57,7 @@ pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
     };
     let notes = parts.iter().filter_map(of_steps);
     let notes = notes.chain(parts.iter().filter_map(|(at, part)| unseen_note(at, part))).collect();
-    Body { tables: vec![of_files, peers, storage, interfaces, steps, counted], notes }
+    Body { tables: vec![of_files, peers, storage, steps, counted], notes }
 }
 
 /// The columns of both tables; `name` is the key of the one that names the file or peer.
@@ -192,47 +177,6 @@ fn storage_row(at: &RankContext, rates: &Rates) -> Vec<Cell> {
         of_reads(rates.slow_ns),
         of_reads(rates.slow_bytes),
         rates.file_system.as_str().into(),
-    ]
-}
-
-fn interfaces_table() -> Table {
-    let columns = vec![
-        Column::new("host", "host", Unit::Text),
-        Column::new("interface", "interface", Unit::Name),
-        Column::new("received_bytes", "received", Unit::Bytes),
-        Column::new("sent_bytes", "sent", Unit::Bytes),
-        Column::data("received_step_bytes", Unit::Bytes),
-        Column::data("sent_step_bytes", Unit::Bytes),
-        Column::new("step_bytes", "a step", Unit::Bytes),
-        Column::new("busiest_bytes_per_s", "busiest", Unit::BytesPerSecond),
-        Column::data("line_bytes_per_s", Unit::BytesPerSecond),
-        Column::new("line_share", "of its line", Unit::Share),
-        Column::new("errors", "errors", Unit::Count),
-    ];
-    Table::new("interfaces", "Interfaces of the host", columns)
-        .about(
-            "bytes of all programs of the host; busiest: the higher rate of both directions, between \
-             two readings of the counters, which are read up to four times a second",
-        )
-        .empty(NO_INTERFACES)
-}
-
-fn interface_row(host: &Interfaces, name: &str, of: &Interface) -> Vec<Cell> {
-    let a_step = |bytes: Option<u64>| bytes.map(|bytes| bytes / host.steps.max(1));
-    let [received, sent] = [of.received.of_steps, of.sent.of_steps].map(a_step);
-    let share = of.busiest().zip(of.line_rate).map(|(busiest, line)| busiest / line);
-    vec![
-        host.host.as_str().into(),
-        name.into(),
-        of.received.bytes.into(),
-        of.sent.bytes.into(),
-        Cell::known(received, NO_STEPS),
-        Cell::known(sent, NO_STEPS),
-        Cell::known(received.zip(sent).map(|(received, sent)| received + sent), NO_STEPS),
-        Cell::known(of.busiest(), NO_TWO),
-        Cell::known(of.line_rate, NO_LINE_RATE),
-        Cell::known(share, NO_LINE_RATE),
-        of.errors.into(),
     ]
 }
 

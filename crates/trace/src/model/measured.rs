@@ -185,23 +185,6 @@ pub mod counter {
     pub const NETWORK_RECEIVE_DROPS: &str = "network_receive_drops";
     /// Packets that an interface dropped instead of sending them.
     pub const NETWORK_SEND_DROPS: &str = "network_send_drops";
-    /// Bytes that an interface received. This counter and the next three count since the run began,
-    /// for all programs of the collector's network namespace, and their names go on with [`PLACE`]
-    /// and the interface or port.
-    pub const NETWORK_RECEIVED_BYTES: &str = "network_received_bytes";
-    /// Bytes that an interface sent.
-    pub const NETWORK_SENT_BYTES: &str = "network_sent_bytes";
-    /// Bytes that an InfiniBand or RoCE port received (`port_rcv_data`).
-    pub const INFINIBAND_RECEIVED_BYTES: &str = "infiniband_received_bytes";
-    /// Bytes that such a port sent (`port_xmit_data`).
-    pub const INFINIBAND_SENT_BYTES: &str = "infiniband_sent_bytes";
-    /// The four counters above.
-    pub const TRAFFIC: [&str; 4] = [
-        NETWORK_RECEIVED_BYTES,
-        NETWORK_SENT_BYTES,
-        INFINIBAND_RECEIVED_BYTES,
-        INFINIBAND_SENT_BYTES,
-    ];
     /// Error counters of an InfiniBand or RoCE port. After the prefix, each name is that of a file
     /// in the port's `counters` or `hw_counters`. [`PLACE`] and the port, as `mlx5_0:1`, follow.
     pub const INFINIBAND: [&str; 12] = [
@@ -243,7 +226,7 @@ pub mod counter {
     pub const GPU_NVLINK_FLIT_ERRORS: &str = "gpu_nvlink_flit_crc_errors";
     /// Data that a link of NVLink received with a wrong checksum.
     pub const GPU_NVLINK_DATA_ERRORS: &str = "gpu_nvlink_data_crc_errors";
-    /// In the name of a counter, separates the quantity from the interface, port or link.
+    /// In the name of a counter of errors, separates the quantity from the interface, port or link.
     pub const PLACE: char = '/';
     /// All counters of errors but those of InfiniBand.
     pub const ERRORS: [&str; 20] = [
