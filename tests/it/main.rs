@@ -74,6 +74,7 @@ mod memory_limit;
 mod modules;
 mod mpi;
 mod nccl;
+mod network;
 mod no_perf;
 mod not_plain;
 mod nvtx;

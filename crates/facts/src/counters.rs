@@ -41,7 +41,7 @@ impl CounterUnit {
             counter::GPU_ENERGY => CounterUnit::Joules,
             counter::GPU_TEMPERATURE => CounterUnit::Celsius,
             counter::CGROUP_THROTTLED_NS => CounterUnit::Nanoseconds,
-            name if name.ends_with("_bytes") => CounterUnit::Bytes,
+            name if name.ends_with("_bytes") || is_traffic(name) => CounterUnit::Bytes,
             _ => CounterUnit::Count,
         }
     }
@@ -55,6 +55,12 @@ pub fn is_total(name: &str) -> bool {
     totals.contains(&name)
         || [CGROUP_OOM_KILLS, CGROUP_THROTTLED_NS].contains(&name)
         || is_error(name)
+        || is_traffic(name)
+}
+
+/// Whether this counts the bytes of an interface or port.
+pub fn is_traffic(name: &str) -> bool {
+    counter::TRAFFIC.contains(&quantity(name))
 }
 
 /// Whether this is a counter of errors of the machine. Those of a program have a process.
@@ -63,12 +69,12 @@ pub fn is_error(name: &str) -> bool {
     counter::ERRORS.contains(&quantity) || counter::INFINIBAND.contains(&quantity)
 }
 
-/// Returns the name of a counter of errors without the interface, port or link that it is of.
+/// Returns the name of a counter of errors or traffic without the interface, port or link that it is of.
 pub fn quantity(name: &str) -> &str {
     name.split_once(counter::PLACE).map_or(name, |(quantity, _)| quantity)
 }
 
-/// Returns the interface, port or link in the name of a counter of errors.
+/// Returns the interface, port or link in the name of a counter of errors or traffic.
 pub fn place(name: &str) -> Option<&str> {
     name.split_once(counter::PLACE).map(|(_, place)| place)
 }
@@ -122,6 +128,10 @@ pub fn title(name: &str) -> &str {
         counter::TCP_RECEIVE_ERRORS => "TCP segments received with errors",
         counter::TCP_TIMEOUTS => "TCP timeouts",
         counter::TCP_LISTEN_DROPS => "TCP connections refused, queue full",
+        counter::NETWORK_RECEIVED_BYTES => "received by an interface",
+        counter::NETWORK_SENT_BYTES => "sent by an interface",
+        counter::INFINIBAND_RECEIVED_BYTES => "received by a port",
+        counter::INFINIBAND_SENT_BYTES => "sent by a port",
         counter::NETWORK_RECEIVE_ERRORS => "receive errors",
         counter::NETWORK_SEND_ERRORS => "send errors",
         counter::NETWORK_RECEIVE_DROPS => "received packets dropped",
@@ -147,7 +157,7 @@ mod tests {
 
     #[test]
     fn counters_of_tprof_have_a_name_and_a_unit() {
-        for name in counter::OWN.into_iter().chain(counter::ERRORS) {
+        for name in counter::OWN.into_iter().chain(counter::ERRORS).chain(counter::TRAFFIC) {
             assert_ne!(title(name), name);
             let (unit, is_bytes) = (CounterUnit::of(name), name.ends_with("_bytes"));
             assert_eq!(unit == CounterUnit::Bytes, is_bytes, "{name}");
@@ -167,6 +177,8 @@ mod tests {
         }
         assert!(is_total(counter::READ_BYTES) && !is_total(counter::RSS_BYTES));
         assert!(is_total("network_send_errors/eth0") && is_total(counter::INFINIBAND_LINK_DOWN));
+        assert!(is_total("network_sent_bytes/eth0"));
+        assert_eq!(CounterUnit::of("infiniband_sent_bytes/mlx5_0:1"), CounterUnit::Bytes);
         assert_eq!(place("gpu_nvlink_replays/3"), Some("3"));
         assert_eq!((title("loss"), CounterUnit::of("loss")), ("loss", CounterUnit::Count));
         assert_eq!(CounterUnit::of("cache_bytes"), CounterUnit::Bytes);

@@ -4,15 +4,17 @@
 //! The modules in reading order; each uses only those above it:
 //!
 //! - `host`: the wall time of the thread that drives a rank;
-//! - `cpu`, `files`, `gpu`, `machine`, `memory`, `program`: the metrics by subject;
+//! - `machine`: errors of the machine, and what went over its network;
+//! - `cpu`, `files`, `gpu`, `memory`, `program`: the metrics by subject;
 //! - `recording`: what recording cost the steps of a rank.
 
 pub mod host;
 
+pub mod machine;
+
 pub mod cpu;
 pub mod files;
 pub mod gpu;
-pub mod machine;
 pub mod memory;
 pub mod program;
 

@@ -12,7 +12,7 @@ use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesQuestion, Workers};
 use crate::config::Config;
 use crate::directory::socket::SessionSocket;
-use crate::machine::{MachineRows, MachineWatcher};
+use crate::machine::{MachineRows, MachineWatcher, WatchedProcesses};
 use crate::nvml::Devices;
 use crate::output::destination::Output;
 use crate::output::survivors::Survivor;
@@ -86,6 +86,8 @@ pub struct EngineParts {
     pub dumps: Option<Sender<DumpCause>>,
     /// The reader of the machine's errors, unless its thread could not be started.
     pub watcher: Option<Arc<Mutex<MachineWatcher>>>,
+    /// Where that reader finds the job's processes, whose network namespaces it reads.
+    pub watched: WatchedProcesses,
 }
 
 /// The times when periodic work was last done or is due next, ns.

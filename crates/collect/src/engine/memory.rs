@@ -5,6 +5,7 @@ use super::main_loop::Engine;
 use super::pss::{PssProcess, PssRound, PssSizes};
 use crate::output::common_rows;
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::time::Duration;
 use tprof_os::sys;
 use tprof_trace::model::{Counter, counter, property};
@@ -27,6 +28,14 @@ impl Engine {
             target.observe(&mut self.out, now);
         }
         self.ask_sizes(now);
+        self.tell_watcher();
+    }
+
+    /// Tells the reader of the machine which processes the job has now.
+    fn tell_watcher(&self) {
+        let live = self.targets.values().filter(|target| target.end.is_none());
+        let pids = live.map(|target| target.pid).collect();
+        *self.parts.watched.lock().unwrap_or_else(PoisonError::into_inner) = pids;
     }
 
     /// Reads the errors of the machine for the last time, unless they are being read and that takes

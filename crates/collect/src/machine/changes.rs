@@ -9,6 +9,7 @@ pub struct Changes {
     /// Time of the last reading, ns; `None` before the first.
     read_ns: Option<u64>,
     counters: BTreeMap<String, Total>,
+    tells_first: bool,
 }
 
 #[derive(Debug)]
@@ -32,6 +33,12 @@ pub struct TotalAt {
 }
 
 impl Changes {
+    /// Also returns the first reading of each counter, as a total of 0, so that a counter that never
+    /// changes is known to have been read.
+    pub fn with_first() -> Changes {
+        Changes { tells_first: true, ..Changes::default() }
+    }
+
     /// Takes a reading, and returns the counters that changed since the last one. Each comes with
     /// its total at the last reading, so that a reader knows in which interval it changed.
     ///
@@ -42,7 +49,11 @@ impl Changes {
         let mut changed = Vec::new();
         for (name, read) in reading {
             let Some(total) = self.counters.get_mut(&name) else {
-                self.counters.insert(name, Total { read, since_start: 0, told_ns: 0 });
+                let told_ns = if self.tells_first { now_ns } else { 0 };
+                self.counters.insert(name.clone(), Total { read, since_start: 0, told_ns });
+                if self.tells_first {
+                    changed.push(TotalAt { time_ns: now_ns, name, total: 0 });
+                }
                 continue;
             };
             let more = read.checked_sub(total.read).unwrap_or(read);
@@ -85,5 +96,16 @@ mod tests {
             [row(50, "a", 7), row(40, "new", 0), row(50, "new", 1)]
         );
         assert_eq!(read(60, &[]), []);
+    }
+
+    #[test]
+    fn the_first_reading_is_told_on_request() {
+        let mut changes = Changes::with_first();
+        let mut read = |now_ns, value| -> Vec<(u64, u64)> {
+            let changed = changes.take(now_ns, [("a".to_owned(), value)].into()).into_iter();
+            changed.map(|at| (at.time_ns, at.total)).collect()
+        };
+        assert_eq!([read(10, 7), read(20, 8)], [[(10, 0)], [(20, 1)]]);
+        assert_eq!([read(30, 8), read(40, 9)], [vec![], vec![(30, 1), (40, 2)]]);
     }
 }

@@ -1,15 +1,16 @@
 //! Errors of the machine beside the run: what the kernel logs, what the network and the devices
-//! count, and what the GPU driver reports. The job is not involved.
+//! count, and what the GPU driver reports; and the bytes that went over the network. The job is not involved.
 //!
 //! An error is a mark in each file of the run, because any rank may suffer from it. A counter has
 //! rows only where it changes.
 
 mod changes;
 mod network;
+mod traffic;
 mod watcher;
 
 pub use changes::{Changes, TotalAt};
-pub use watcher::MachineWatcher;
+pub use watcher::{MachineWatcher, WatchedProcesses};
 
 use crate::output::files::Files;
 use crate::output::losses::Losses;
@@ -37,7 +38,7 @@ pub enum MachineMessage {
         /// The text of the error, as the mark has it.
         text: String,
     },
-    /// The total of a counter.
+    /// The total of a counter of errors or bytes.
     Counter(ErrorCounter),
     /// Lines of the kernel's log were lost.
     LinesLost {

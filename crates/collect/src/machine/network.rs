@@ -1,4 +1,5 @@
-//! Reads the counters of errors of the network: of TCP, of interfaces, and of InfiniBand ports.
+//! Reads the counters of errors of TCP and of InfiniBand ports. Those of interfaces are read with
+//! their bytes, in `traffic`.
 //!
 //! `/proc/net` is of the network namespace of this process. The files of InfiniBand are not divided
 //! by namespaces. A process of the job in a namespace of its own has other counters of TCP.
@@ -10,7 +11,7 @@ use tprof_trace::model::counter;
 
 /// Most interfaces, and most InfiniBand ports, that are read. Reading an InfiniBand port may need a
 /// command of its adapter's firmware.
-const MOST_PLACES: usize = 64;
+pub(super) const MOST_PLACES: usize = 64;
 
 /// Values by name of the counter.
 pub type Reading = BTreeMap<String, u64>;
@@ -35,7 +36,6 @@ pub fn read(root: &Path) -> Result<Reading, String> {
     {
         reading.extend(value(&netstat, "TcpExt:", key).map(|value| (name.to_owned(), value)));
     }
-    interfaces(&text("proc/net/dev").unwrap_or_default(), &mut reading);
     infiniband(root, &mut reading);
     Ok(reading)
 }
@@ -49,34 +49,8 @@ fn value(text: &str, group: &str, key: &str) -> Option<u64> {
     values.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// Reads `/proc/net/dev`: for each interface bytes, packets, errors and drops that it received, four
-/// other values, and the same of what it sent.
-fn interfaces(text: &str, reading: &mut Reading) {
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    let lines = lines.filter(|(interface, _)| !interface.trim().is_empty());
-    for (interface, values) in lines.take(MOST_PLACES) {
-        let values: Vec<&str> = values.split_whitespace().collect();
-        for (quantity, at) in [
-            (counter::NETWORK_RECEIVE_ERRORS, 2),
-            (counter::NETWORK_RECEIVE_DROPS, 3),
-            (counter::NETWORK_SEND_ERRORS, 10),
-            (counter::NETWORK_SEND_DROPS, 11),
-        ] {
-            let value = values.get(at).and_then(|value| value.parse().ok());
-            reading.extend(value.map(|value| (placed(quantity, interface.trim()), value)));
-        }
-    }
-}
-
 fn infiniband(root: &Path, reading: &mut Reading) {
-    let devices = entries(&root.join("sys/class/infiniband"));
-    let ports = devices.iter().flat_map(|device| entries(&device.join("ports")));
-    for port in ports.take(MOST_PLACES) {
-        let name = |path: Option<&Path>| {
-            path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
-        };
-        let device = port.parent().and_then(Path::parent);
-        let place = format!("{}:{}", name(device), name(Some(&port)));
+    for (place, port) in ports(root).into_iter().take(MOST_PLACES) {
         for quantity in counter::INFINIBAND {
             let file = quantity.trim_start_matches("infiniband_");
             let read = |folder: &str| {
@@ -89,7 +63,18 @@ fn infiniband(root: &Path, reading: &mut Reading) {
     }
 }
 
-fn placed(quantity: &str, place: &str) -> String {
+/// Returns the InfiniBand and RoCE ports: `mlx5_0:1`, with the folder of its files.
+pub(super) fn ports(root: &Path) -> Vec<(String, PathBuf)> {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let devices = entries(&root.join("sys/class/infiniband")).into_iter();
+    let ports = devices.flat_map(|device| {
+        let of_device = entries(&device.join("ports")).into_iter();
+        of_device.map(move |port| (format!("{}:{}", name(&device), name(&port)), port))
+    });
+    ports.collect()
+}
+
+pub(super) fn placed(quantity: &str, place: &str) -> String {
     format!("{quantity}{}{place}", counter::PLACE)
 }
 
@@ -101,7 +86,7 @@ fn entries(path: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const SNMP: &str = "Ip: Forwarding DefaultTTL\nIp: 1 64\n\
@@ -109,12 +94,7 @@ mod tests {
         Tcp: 1 -1 500 600 7 2 3\nUdp: InDatagrams\nUdp: 9\n";
     const NETSTAT: &str = "TcpExt: SyncookiesSent ListenDrops TCPTimeouts\nTcpExt: 0 4 5\n\
         IpExt: InNoRoutes\nIpExt: 0\n";
-    const DEV: &str = "Inter-|   Receive                |  Transmit\n \
-        face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop\n    \
-        lo: 100 2 0 0 0 0 0 0 100 2 0 0 0 0 0 0\n  \
-        eth0: 9 8 7 6 5 4 3 2 19 18 17 16 15 14 13 12\n";
-
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+    pub(in super::super) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(path);
@@ -125,12 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_tcp_interfaces_and_ports_are_read() {
+    fn counters_of_tcp_and_ports_are_read() {
         let port = "sys/class/infiniband/mlx5_0/ports/1";
         let root = tree(&[
             ("proc/net/snmp", SNMP),
             ("proc/net/netstat", NETSTAT),
-            ("proc/net/dev", DEV),
             (&format!("{port}/counters/link_downed"), "3\n"),
             (&format!("{port}/counters/symbol_error"), "N/A\n"),
             (&format!("{port}/hw_counters/out_of_sequence"), "44\n"),
@@ -139,14 +118,6 @@ mod tests {
         let expected = [
             ("infiniband_link_downed/mlx5_0:1", 3),
             ("infiniband_out_of_sequence/mlx5_0:1", 44),
-            ("network_receive_drops/eth0", 6),
-            ("network_receive_drops/lo", 0),
-            ("network_receive_errors/eth0", 7),
-            ("network_receive_errors/lo", 0),
-            ("network_send_drops/eth0", 16),
-            ("network_send_drops/lo", 0),
-            ("network_send_errors/eth0", 17),
-            ("network_send_errors/lo", 0),
             ("tcp_listen_drops", 4),
             ("tcp_receive_errors", 2),
             ("tcp_retransmitted_segments", 7),
@@ -161,23 +132,15 @@ mod tests {
     fn unreadable_and_malformed_files_have_no_values() {
         let why = read(tree(&[]).path()).unwrap_err();
         assert!(why.starts_with("/proc/net/snmp: "), "{why}");
-        for (snmp, dev) in [
-            ("", ""),
-            ("Tcp:\n", ":\n::: : 1"),
-            ("Tcp: RetransSegs\n", "eth0: x y -1 z"),
-            ("Tcp: RetransSegs\nTcp: -5\n", "eth0: 1 2"),
-            ("Tcp: RetransSegs\nTcp: 99999999999999999999999\n", "eth0:"),
+        for snmp in [
+            "",
+            "Tcp:\n",
+            "Tcp: RetransSegs\n",
+            "Tcp: RetransSegs\nTcp: -5\n",
+            "Tcp: RetransSegs\nTcp: 99999999999999999999999\n",
         ] {
-            let root = tree(&[("proc/net/snmp", snmp), ("proc/net/dev", dev)]);
-            assert_eq!(read(root.path()), Ok(Reading::new()), "{snmp:?} {dev:?}");
+            let root = tree(&[("proc/net/snmp", snmp)]);
+            assert_eq!(read(root.path()), Ok(Reading::new()), "{snmp:?}");
         }
-    }
-
-    #[test]
-    fn the_number_of_interfaces_is_bounded() {
-        let dev: String = (0..500).map(|n| format!("veth{n}: 0 0 1 1 0 0 0 0 0 0 1 1\n")).collect();
-        let mut reading = Reading::new();
-        interfaces(&dev, &mut reading);
-        assert_eq!(reading.len(), 4 * MOST_PLACES);
     }
 }

@@ -1,9 +1,11 @@
-//! Watches the kernel's log and the counters of the network, on a thread of the collector.
+//! Watches the kernel's log, and the errors and bytes of the network, on a thread of the collector.
 
 use super::changes::Changes;
 use super::network;
+use super::traffic::{self, Namespaces};
 use super::{ErrorCounter, MachineMessage};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,13 +15,20 @@ use tprof_os::kernel_log::{KernelClock, KernelLog, KernelLogReading};
 use tprof_os::sys;
 use tprof_trace::model::counter;
 
-/// Least time between two readings of the network's counters. It decides how well errors can be
-/// attributed to steps. 28 readings took 12 ms of CPU time in a debug build.
+/// Least time between two readings of the errors of TCP and InfiniBand. It decides how well errors
+/// can be attributed to steps. 28 readings took 12 ms of CPU time in a debug build.
 const PAUSE_NS: u64 = 250_000_000;
-/// Readings of the network's counters may take at most one part in this many of the time.
+/// Least time between two readings of the bytes of interfaces and ports. It decides how well bytes
+/// can be attributed to steps, and how short a burst is seen.
+const TRAFFIC_PAUSE_NS: u64 = 100_000_000;
+/// Time between two readings of network namespaces of the job's processes.
+const NAMESPACES_PAUSE_NS: u64 = 1_000_000_000;
+/// Time between two readings of line rates, which may need an answer of the adapter's firmware.
+const RATES_PAUSE_NS: u64 = 10_000_000_000;
+/// Readings of either kind may take at most one part in this many of the time.
 const SHARE: u64 = 200;
 /// Longest wait for a line of the kernel's log.
-const WAIT: Duration = Duration::from_nanos(PAUSE_NS);
+const WAIT: Duration = Duration::from_nanos(TRAFFIC_PAUSE_NS);
 /// Wait after a reading that returned nothing although the log was said to be readable, which is
 /// always said of a plain file.
 const EMPTY_WAIT: Duration = Duration::from_millis(100);
@@ -46,8 +55,22 @@ pub struct MachineWatcher {
     /// Why the network's counters could not be read at the last reading.
     network_missing: Option<String>,
     network_due_ns: u64,
-    is_told: bool,
+    traffic: Changes,
+    traffic_missing: Option<String>,
+    traffic_due_ns: u64,
+    processes: WatchedProcesses,
+    namespaces: Namespaces,
+    namespaces_left_out: usize,
+    namespaces_due_ns: u64,
+    places_left_out: usize,
+    line_rates: BTreeMap<String, u64>,
+    rates_due_ns: u64,
+    /// The facts that were told last.
+    told: Option<String>,
 }
+
+/// The pids of the job's processes, whose network namespaces are watched.
+pub type WatchedProcesses = Arc<Mutex<Vec<u32>>>;
 
 impl MachineWatcher {
     /// Opens the kernel's log. `root` is `/`, except in tests.
@@ -64,7 +87,17 @@ impl MachineWatcher {
             network: Changes::default(),
             network_missing: None,
             network_due_ns: 0,
-            is_told: false,
+            traffic: Changes::with_first(),
+            traffic_missing: None,
+            traffic_due_ns: 0,
+            processes: WatchedProcesses::default(),
+            namespaces: Namespaces::new(),
+            namespaces_left_out: 0,
+            namespaces_due_ns: 0,
+            places_left_out: 0,
+            line_rates: BTreeMap::new(),
+            rates_due_ns: 0,
+            told: None,
         }
     }
 
@@ -82,6 +115,11 @@ impl MachineWatcher {
         Some(watcher)
     }
 
+    /// The processes whose network namespaces are watched, for the one who knows them.
+    pub fn processes(&self) -> WatchedProcesses {
+        Arc::clone(&self.processes)
+    }
+
     /// Reads what is new. The network's counters are read only when they are due, or if `is_last`.
     /// Also returns whether the log had anything.
     pub fn read(&mut self, is_last: bool) -> (Vec<MachineMessage>, bool) {
@@ -93,6 +131,13 @@ impl MachineWatcher {
             let took_ns = sys::monotonic_ns().saturating_sub(now);
             self.network_due_ns = now + PAUSE_NS.max(took_ns.saturating_mul(SHARE));
         }
+        let now = sys::monotonic_ns();
+        if now >= self.traffic_due_ns || is_last {
+            self.read_traffic(now, &mut messages);
+            let took_ns = sys::monotonic_ns().saturating_sub(now);
+            self.traffic_due_ns = now + TRAFFIC_PAUSE_NS.max(took_ns.saturating_mul(SHARE));
+        }
+        self.tell_facts(&mut messages);
         (messages, has_lines)
     }
 
@@ -134,23 +179,50 @@ impl MachineWatcher {
             Ok(reading) => (self.network.take(now, reading), None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        if missing != self.network_missing || !self.is_told {
-            self.is_told = true;
-            let log = self.log.as_ref().err();
-            let facts = json!({
-                "kernel_log": log,
-                "network": missing,
-                "are_pids_of_host": are_pids_of_host(),
-            });
-            let facts = facts.to_string();
-            self.network_missing = missing;
-            messages.push(MachineMessage::Facts(facts));
-        }
+        self.network_missing = missing;
         // TCP always sends something. How much is of interest beside its errors only.
         let is_sent = |name: &str| name == counter::TCP_SENT;
         let has_errors = changed.iter().any(|at| at.name.starts_with("tcp_") && !is_sent(&at.name));
         for at in changed.into_iter().filter(|at| has_errors || !is_sent(&at.name)) {
             messages.push(MachineMessage::Counter(ErrorCounter::of(at, None)));
+        }
+    }
+
+    fn read_traffic(&mut self, now: u64, messages: &mut Vec<MachineMessage>) {
+        if now >= self.namespaces_due_ns {
+            self.namespaces_due_ns = now + NAMESPACES_PAUSE_NS;
+            let pids = self.processes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            (self.namespaces, self.namespaces_left_out) = traffic::namespaces(&self.root, &pids);
+        }
+        // A rate is as good as the time of its readings.
+        let now = sys::monotonic_ns();
+        let read = traffic::read(&self.root, &self.namespaces);
+        (self.traffic_missing, self.places_left_out) = (read.missing, read.left_out);
+        if now >= self.rates_due_ns {
+            self.rates_due_ns = now + RATES_PAUSE_NS;
+            self.line_rates = traffic::line_rates(&self.root, &read.reading);
+        }
+        let changed = self.traffic.take(now, read.reading).into_iter();
+        messages.extend(changed.map(|at| MachineMessage::Counter(ErrorCounter::of(at, None))));
+    }
+
+    /// Tells what is watched, and why something is not, if it isn't what was told last.
+    fn tell_facts(&mut self, messages: &mut Vec<MachineMessage>) {
+        let facts = json!({
+            "kernel_log": self.log.as_ref().err(),
+            "network": self.network_missing,
+            "traffic": self.traffic_missing,
+            "traffic_every_ms": TRAFFIC_PAUSE_NS / 1_000_000,
+            "line_rates": self.line_rates,
+            "places_left_out": self.places_left_out,
+            "namespaces": self.namespaces,
+            "namespaces_left_out": self.namespaces_left_out,
+            "are_pids_of_host": are_pids_of_host(),
+        });
+        let facts = facts.to_string();
+        if self.told.as_ref() != Some(&facts) {
+            messages.push(MachineMessage::Facts(facts.clone()));
+            self.told = Some(facts);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::engine::pss::PssReader;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
-use crate::machine::MachineWatcher;
+use crate::machine::{MachineWatcher, WatchedProcesses};
 use crate::nvml;
 use crate::output::destination::Output;
 use crate::output::files::Files;
@@ -205,6 +205,7 @@ impl Session {
             stop: Arc::clone(&stop),
         });
         let files = files_of(&config, &info, &counted);
+        let (watcher, watched) = start_watcher(&config, &events);
         let parts = EngineParts {
             config: config.clone(),
             session: Arc::clone(&page),
@@ -219,7 +220,8 @@ impl Session {
             socket: Arc::clone(&socket),
             sampler: sampler.clone(),
             sizer: start_sizer(&events, &page),
-            watcher: start_watcher(&config, &events),
+            watcher,
+            watched,
             dumps: dumps.clone(),
         };
         let recorded = Output::new(clock, files);
@@ -497,11 +499,17 @@ fn start_sizer(events: &Sender<Event>, page: &Arc<shared::SessionMemory>) -> Opt
     PssReader::start(deliver).ok()
 }
 
-/// Starts the reader of the machine's errors; `None` if its thread can't be started.
-fn start_watcher(config: &Config, events: &Sender<Event>) -> Option<Arc<Mutex<MachineWatcher>>> {
+/// Starts the reader of the machine's errors and traffic, `None` if its thread can't be started, and
+/// returns where it finds the job's processes.
+fn start_watcher(
+    config: &Config,
+    events: &Sender<Event>,
+) -> (Option<Arc<Mutex<MachineWatcher>>>, WatchedProcesses) {
     let events = events.clone();
     let deliver = move |message| drop(events.send(Event::Machine(message)));
-    MachineWatcher::new(Path::new("/"), config.redact).start(deliver)
+    let watcher = MachineWatcher::new(Path::new("/"), config.redact);
+    let watched = watcher.processes();
+    (watcher.start(deliver), watched)
 }
 
 /// Returns the files of the run, none of which exists yet.

@@ -1,18 +1,23 @@
 //! `machine`: reports the errors of the machine beside a run: XIDs and counters of errors of GPUs,
-//! lines of the kernel's log, and errors of the network.
+//! lines of the kernel's log, errors of the network, and what went over it.
 
 mod errors;
+mod network_table;
 mod tables;
+mod traffic;
 
 use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use tprof_rank::{Needs, RankTrace};
+use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
+
+pub(crate) use network_table::{FOREIGN_RATE, NO_RATE};
+pub(crate) use traffic::{FileTraffic, HostTraffic};
 
 pub use errors::{CounterKey, MachineErrors, Rise, TimedError, Totals, UNCORRECTED};
 
 /// Registers the report, for the list of kinds.
 pub const KIND: DocumentKind = DocumentKind {
     name: "machine",
-    about: "errors of GPUs, the kernel and the network beside the run",
+    about: "errors of GPUs, the kernel and the network, and the network's bytes",
     analysis: || boxed(Machine),
 };
 
@@ -22,17 +27,17 @@ struct Machine;
 impl Analysis for Machine {
     const KIND: &'static str = KIND.name;
     const HTA: bool = false;
-    type Part = MachineErrors;
+    type Part = (MachineErrors, FileTraffic);
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::default()
+        WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> MachineErrors {
-        MachineErrors::of(rank.file)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
+        (MachineErrors::of(rank.file), FileTraffic::of(rank))
     }
 
-    fn join(&self, parts: Vec<(RankContext, MachineErrors)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }

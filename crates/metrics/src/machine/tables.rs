@@ -8,6 +8,8 @@ use tprof_facts::machine_errors::Weight;
 use tprof_trace::model::counter;
 
 use super::errors::MachineErrors;
+use super::network_table::{network_rows, network_table};
+use super::traffic::{FileTraffic, HostTraffic};
 
 const NOT_WATCHED: &str =
     "nobody watched the machine for errors: imported traces and older recordings don't have them";
@@ -17,16 +19,19 @@ const NOTHING: &str = "nothing was reported or counted in this run";
 /// A host's errors, with the context of one of its files. All of them have the same clock.
 type Hosts<'a> = BTreeMap<&'a str, (&'a RankContext, MachineErrors)>;
 
-pub(super) fn body(parts: &[(RankContext, MachineErrors)]) -> Body {
+pub(super) fn body(parts: &[(RankContext, (MachineErrors, FileTraffic))]) -> Body {
     let mut hosts = Hosts::new();
-    for (at, part) in parts {
+    let mut traffic: BTreeMap<&str, HostTraffic> = BTreeMap::new();
+    for (at, (part, of_file)) in parts {
+        traffic.entry(&part.host).or_default().join(&at.label, of_file);
         match hosts.get_mut(part.host.as_str()) {
             Some((_, host)) => host.join(part),
             None => _ = hosts.insert(&part.host, (at, part.clone())),
         }
     }
     let why = empty(&hosts);
-    let mut tables = [errors_table(&why), counters_table(&why), watched_table()];
+    let mut tables =
+        [errors_table(&why), counters_table(&why), network_table(&traffic), watched_table()];
     for (name, (at, host)) in &hosts {
         for one in &host.errors {
             tables[0].row(vec![
@@ -40,11 +45,14 @@ pub(super) fn body(parts: &[(RankContext, MachineErrors)]) -> Body {
             ]);
         }
         counters(at, host, &mut tables[1]);
-        watched(host, &mut tables[2]);
+        network_rows(name, &traffic[name], host, &mut tables[2]);
+        watched(host, &mut tables[3]);
     }
-    let notes =
-        hosts.iter().map(|(name, (_, host))| format!("on {name} {}", host.watch())).collect();
-    let notes = if why == NOT_WATCHED { Vec::new() } else { notes };
+    let watch = hosts.iter().map(|(name, (_, host))| format!("on {name} {}", host.watch()));
+    let mut notes: Vec<String> = if why == NOT_WATCHED { Vec::new() } else { watch.collect() };
+    for (name, host) in &traffic {
+        notes.extend(host.missing().into_iter().map(|why| format!("network of {name}: {why}")));
+    }
     Body { tables: tables.into(), notes }
 }
 
@@ -167,6 +175,7 @@ mod tests {
     use tprof_facts::machine_errors::MachineError;
 
     use crate::machine::errors::TimedError;
+    use crate::machine::network_table::NOT_READ;
 
     fn context() -> RankContext {
         RankContext {
@@ -176,6 +185,10 @@ mod tests {
             clock: Default::default(),
             machine: Default::default(),
         }
+    }
+
+    fn of(errors: MachineErrors) -> (RankContext, (MachineErrors, FileTraffic)) {
+        (context(), (errors, FileTraffic::default()))
     }
 
     fn host(errors: &[(u64, MachineError)]) -> MachineErrors {
@@ -204,8 +217,8 @@ mod tests {
         let name = "gpu_nvlink_replays/2".to_owned();
         first.counters.insert((Some(3), name), [(10, 0.0), (20, 4.0), (30, 6.0)].into());
         let second = host(&[(5, xid), (9, MachineError::uncorrected_ecc(3))]);
-        let body = body(&[(context(), first), (context(), second)]);
-        let [errors, counters, watched] = &body.tables[..] else { panic!("{body:?}") };
+        let body = body(&[of(first), of(second)]);
+        let [errors, counters, _, watched] = &body.tables[..] else { panic!("{body:?}") };
         let texts = |table: &Table, key: &str| -> Vec<Cell> {
             let at = table.place(key).unwrap();
             table.rows.iter().map(|row| row[at].clone()).collect()
@@ -224,8 +237,9 @@ mod tests {
 
     #[test]
     fn without_a_watch_nothing_is_said_to_be_without_errors() {
-        let body = body(&[(context(), MachineErrors::default())]);
-        assert!(body.tables.iter().all(|table| table.empty == NOT_WATCHED));
+        let body = body(&[of(MachineErrors::default())]);
+        let why = |table: &Table| if table.key == "network" { NOT_READ } else { NOT_WATCHED };
+        assert!(body.tables.iter().all(|table| table.empty == why(table)));
         assert!(body.notes.is_empty());
     }
 }

@@ -176,6 +176,25 @@ pub mod counter {
     pub const TCP_TIMEOUTS: &str = "tcp_timeouts";
     /// Connections that TCP refused because a listening socket's queue was full (`ListenDrops`).
     pub const TCP_LISTEN_DROPS: &str = "tcp_listen_drops";
+    /// Bytes that an interface received, with the headers of the link. The name of this counter and
+    /// of the next one, and those of the errors of interfaces, go on with [`PLACE`] and the interface.
+    /// For an interface of another network namespace than the collector's, the number of that
+    /// namespace's inode and another [`PLACE`] come before the interface.
+    pub const NETWORK_RECEIVED_BYTES: &str = "network_received_bytes";
+    /// Bytes that an interface sent.
+    pub const NETWORK_SENT_BYTES: &str = "network_sent_bytes";
+    /// Bytes that an InfiniBand or RoCE port received; [`PLACE`] and the port follow.
+    pub const INFINIBAND_RECEIVED_BYTES: &str = "infiniband_received_bytes";
+    /// Bytes that an InfiniBand or RoCE port sent.
+    pub const INFINIBAND_SENT_BYTES: &str = "infiniband_sent_bytes";
+    /// The bytes of interfaces and ports. They are counted from the first reading of the run, and
+    /// written when they change.
+    pub const TRAFFIC: [&str; 4] = [
+        NETWORK_RECEIVED_BYTES,
+        NETWORK_SENT_BYTES,
+        INFINIBAND_RECEIVED_BYTES,
+        INFINIBAND_SENT_BYTES,
+    ];
     /// Packets that an interface received with an error. The name of this counter and of the next
     /// three goes on with [`PLACE`] and the interface.
     pub const NETWORK_RECEIVE_ERRORS: &str = "network_receive_errors";
@@ -226,7 +245,7 @@ pub mod counter {
     pub const GPU_NVLINK_FLIT_ERRORS: &str = "gpu_nvlink_flit_crc_errors";
     /// Data that a link of NVLink received with a wrong checksum.
     pub const GPU_NVLINK_DATA_ERRORS: &str = "gpu_nvlink_data_crc_errors";
-    /// In the name of a counter of errors, separates the quantity from the interface, port or link.
+    /// In the name of a counter of errors or traffic, separates the quantity from the interface, port or link.
     pub const PLACE: char = '/';
     /// All counters of errors but those of InfiniBand.
     pub const ERRORS: [&str; 20] = [
@@ -251,7 +270,7 @@ pub mod counter {
         GPU_NVLINK_FLIT_ERRORS,
         GPU_NVLINK_DATA_ERRORS,
     ];
-    /// All other names above. A program may use any other name.
+    /// All other names above but those of traffic. A program may use any other name.
     pub const OWN: [&str; 41] = [
         RSS_BYTES,
         PSS_BYTES,

@@ -9,6 +9,7 @@ mod bandwidth;
 mod channels;
 mod choices;
 mod links;
+mod network;
 mod tables;
 mod times;
 
@@ -22,6 +23,7 @@ use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 use channels::ChannelSums;
 use choices::Choices;
 pub use links::Links;
+use network::{CommNetwork, network_table};
 pub use times::Times;
 
 use crate::gpu::outside::{LeftOutRows, add_left_out};
@@ -96,13 +98,13 @@ impl CollectiveTimes {
 
 impl Analysis for Comm {
     const KIND: &'static str = KIND.name;
-    type Part = CollectiveTimes;
+    type Part = (CollectiveTimes, CommNetwork);
 
     fn needs(&self, _: &Options) -> Needs {
         WINDOW_NEEDS | Needs::COLLECTIVES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _: &Options) -> CollectiveTimes {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _: &Options) -> Self::Part {
         let (mut operations, without_kernel) = operations(rank);
         let judged = rank.judged();
         let mut left_out = LeftOutRows::of(rank);
@@ -113,11 +115,17 @@ impl Analysis for Comm {
         });
         let channels = ChannelSums::of(rank.file, &judged.time(rank));
         let times = CollectiveTimes::of(&operations, without_kernel);
-        CollectiveTimes { channels, left_out, ..times }
+        let network = CommNetwork::of(rank, &operations);
+        (CollectiveTimes { channels, left_out, ..times }, network)
     }
 
-    fn join(&self, parts: Vec<(RankContext, CollectiveTimes)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _options: &Options) -> Body {
+        let network = parts.iter().map(|(at, (_, network))| (at.label.as_str(), network));
+        let network = network_table(network);
+        let parts: Vec<(RankContext, CollectiveTimes)> =
+            parts.into_iter().map(|(at, (times, _))| (at, times)).collect();
         let mut body = tables::body(&parts);
+        body.tables.extend(network);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
         add_left_out(&mut body, "collectives", &["comm", "comm_by_rank"], left_out);
         body
