@@ -195,16 +195,16 @@ fn files_that_storage_gives_twice_are_a_finding_and_have_their_file_system() {
     let script = "import os, time\n\
                   def load(passes):\n\
                   \x20   for _ in range(passes):\n\
-                  \x20       with open('a.bin', 'rb', buffering=0) as f:\n\
+                  \x20       with open('../a.bin', 'rb', buffering=0) as f:\n\
                   \x20           os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)\n\
                   \x20           while f.read(1 << 20): pass\n\
-                  with open('a.bin', 'wb') as f:\n\
-                  \x20   f.write(os.urandom(64 << 20))\n\
-                  \x20   os.fsync(f.fileno())\n\
                   load(4)\n\
                   time.sleep(0.5)\n";
+    let data = std::fs::File::create(scratch.path().join("a.bin")).unwrap();
+    std::io::Write::write_all(&mut &data, &vec![7; 64 << 20]).unwrap();
+    data.sync_all().unwrap();
     let run = traced_python(script, &scratch);
-    let df = Job::new("df").args(["--output=fstype", "cwd/a.bin"]).run_in(scratch.path());
+    let df = Job::new("df").args(["--output=fstype", "a.bin"]).run_in(scratch.path());
     let expected = df.stdout.lines().nth(1).unwrap().trim().to_owned();
     let files = rows(&run.run, "files");
     let is_read = |row: &&Value| {

@@ -193,29 +193,9 @@ impl Begun {
         number(self.thread, descriptor, how, directory, kept)
     }
 
-    /// Records that the call accepted a connection from the peer of this `struct sockaddr`, of which
-    /// libc has stored so many bytes. `result` is the new descriptor, or negative.
-    ///
-    /// # Safety
-    /// If the call succeeded and `address` isn't null, it has `bytes` bytes.
-    pub unsafe fn accepted(
-        &self,
-        address: *const u8,
-        bytes: usize,
-        result: c_int,
-        sp: usize,
-        fp: usize,
-    ) {
-        const MOST: usize = 128; // of `struct sockaddr_storage`
-        let file = if result < 0 {
-            0
-        } else if address.is_null() || !(1..=MOST).contains(&bytes) {
-            number_by_link(self.thread, result)
-        } else {
-            // SAFETY: the caller's premise.
-            let address = unsafe { core::slice::from_raw_parts(address, bytes) };
-            number(self.thread, result, naming::PEER, 0, address)
-        };
+    /// Records that the call accepted a connection. `result` is the new descriptor, or negative.
+    pub fn accepted(&self, result: c_int, sp: usize, fp: usize) {
+        let file = if result < 0 { 0 } else { number_by_link(self.thread, result) };
         self.record(Operation::Accept, file, i64::from(result.min(0)), NO_OFFSET, sp, fp);
     }
 

@@ -52,8 +52,9 @@ pub mod naming {
     pub const LINK: u32 = 4;
 }
 
-/// Most bytes of a name in a record.
-pub const MAX_NAME_BYTES: usize = 1024;
+/// Most bytes of a name in a record. Hooks keep two of them on the stack, which may be a small one of
+/// a coroutine or signal handler.
+pub const MAX_NAME_BYTES: usize = 512;
 /// Words of a [`crate::record::ExtKind::FileNamed`] before the name.
 pub const NAMED_WORDS: usize = 2;
 /// Words of a [`crate::record::ExtKind::FileCall`].

@@ -231,12 +231,9 @@ unsafe extern "C" fn accept_impl(
     fp: usize,
 ) -> c_int {
     let begun = io::begin();
-    // SAFETY: the program passes null or the length of its buffer.
-    let room = unsafe { bytes.as_ref() }.copied();
     let made =
         real!(ACCEPT(fd, address, bytes) as fn(c_int, *mut u8, *mut c_uint) -> c_int, else -1);
-    // SAFETY: as before.
-    unsafe { has_accepted(begun, address, room, bytes, made, sp, fp) };
+    has_accepted(begun, made, sp, fp);
     made
 }
 
@@ -250,34 +247,18 @@ unsafe extern "C" fn accept4_impl(
     fp: usize,
 ) -> c_int {
     let begun = io::begin();
-    // SAFETY: the program passes null or the length of its buffer.
-    let room = unsafe { bytes.as_ref() }.copied();
     let made = real!(ACCEPT4(fd, address, bytes, flags) as fn(c_int, *mut u8, *mut c_uint, c_int) -> c_int, else -1);
-    // SAFETY: as before.
-    unsafe { has_accepted(begun, address, room, bytes, made, sp, fp) };
+    has_accepted(begun, made, sp, fp);
     made
 }
 
-/// Records what `accept` returned. The kernel stores the length of the peer's address in `bytes`,
-/// which may be more than the `room` for it.
-///
-/// # Safety
-/// The arguments are those of a call of `accept`.
-unsafe fn has_accepted(
-    begun: Option<io::Begun>,
-    address: *const u8,
-    room: Option<c_uint>,
-    bytes: *const c_uint,
-    made: c_int,
-    sp: usize,
-    fp: usize,
-) {
-    let Some(begun) = begun else { return io::renewed(made) };
-    // SAFETY: the caller's premise.
-    let stored = unsafe { bytes.as_ref() }.copied().filter(|_| made >= 0);
-    let stored = stored.zip(room).map_or(0, |(stored, room)| stored.min(room) as usize);
-    // SAFETY: the kernel has stored so many bytes there.
-    unsafe { begun.accepted(address, stored, made, sp, fp) };
+/// Records what `accept` returned. The peer is asked of the kernel: the length that the program passed
+/// may be at a wrong address until the call has succeeded, and is overwritten then.
+fn has_accepted(begun: Option<io::Begun>, made: c_int, sp: usize, fp: usize) {
+    match begun {
+        Some(begun) => begun.accepted(made, sp, fp),
+        None => io::renewed(made),
+    }
 }
 
 file_hook!(close(fd: c_int) -> c_int, CLOSE, close_impl, "rsi", "rdx");

@@ -53,8 +53,18 @@ impl Stream {
     }
 }
 
+/// Returns the descriptor of a stream; -1 if it has none, as streams in memory. Then libc sets `errno`,
+/// which this keeps: the program may read it after its own call.
 fn descriptor(stream: *const Stream) -> c_int {
-    real!(FILENO(stream) as fn(*const Stream) -> c_int, else -1)
+    let place = real!(ERRNO_LOCATION() as fn() -> *mut c_int, else core::ptr::null_mut());
+    // SAFETY: libc returned the address of this thread's `errno`, or it is null.
+    let kept = unsafe { place.as_ref() }.copied();
+    let descriptor = real!(FILENO(stream) as fn(*const Stream) -> c_int, else -1);
+    if let Some(kept) = kept {
+        // SAFETY: as before, and it isn't null.
+        unsafe { place.write(kept) };
+    }
+    descriptor
 }
 
 /// Defines hooks of functions that open a stream by its path.

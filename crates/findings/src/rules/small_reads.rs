@@ -13,7 +13,7 @@ use crate::verdict::Verdict;
 
 /// Mean bytes of a read below which it is small. Storage and network file systems reach their rate
 /// with requests that are larger than this.
-const SMALL: f64 = 32.0 * 1024.0;
+const SMALL: f64 = 16.0 * 1024.0;
 /// Mean bytes of a file below which many files are better stored together.
 const SMALL_FILE: u64 = 1 << 20;
 /// Number of reads from which on a mean says something.
@@ -29,7 +29,7 @@ impl Rule for SmallReads {
         RuleAbout {
             name: "SmallReads",
             found_if: "at least 1,000 reads of one file, or of files of one directory, with less than \
-                 32 KiB each on average; or at least 1,000 opened files with less than 1 MiB each",
+                 16 KiB each on average; or at least 1,000 opened files with less than 1 MiB each",
             gain: "time in these calls, less what the bytes take at the rate of the file system's \
                    large requests, if that is known; other threads' time divided by their number, up \
                    to the driving thread's wait for data",

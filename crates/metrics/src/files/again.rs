@@ -3,7 +3,8 @@
 //! A file that a program opens and reads without a jump is read from its beginning on. So the bytes
 //! of the largest of its readings are all that there was to read, and what the kernel read from
 //! storage beyond them was read again. Files in which a program jumps are left out, as their readings
-//! may be of different parts.
+//! may be of different parts, and files that it writes, as their content may be new. A file that is
+//! opened once isn't read again: threads or children may share the opening.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,8 @@ pub struct ReadAgain {
     pub bytes: u64,
     /// Bytes of the largest reading of each.
     pub distinct_bytes: u64,
+    /// The most that can have been read again: for each opening after the first, the largest reading.
+    pub most_again_bytes: u64,
     /// Bytes that were read from storage for them, without the reads for which that is unknown.
     pub storage_bytes: u64,
     /// Time in these reads of threads that drive the job, ns.
@@ -33,9 +36,10 @@ pub struct ReadAgain {
 }
 
 impl ReadAgain {
-    /// Bytes that were read from storage though they had been read before.
+    /// Bytes that were read from storage though they had been read before. Each opening after the
+    /// first can have read at most as much as the largest.
     pub fn again_bytes(&self) -> u64 {
-        self.storage_bytes.saturating_sub(self.distinct_bytes)
+        self.storage_bytes.saturating_sub(self.distinct_bytes).min(self.most_again_bytes)
     }
 
     /// The share of the bytes read that these are.
@@ -52,6 +56,8 @@ struct Readings {
     current: FxHashMap<ThreadIndex, u64>,
     /// Whether the program jumped in the file.
     jumps: bool,
+    /// Whether the program wrote to the file, so that its content may be new.
+    is_written: bool,
     /// Whether the bytes from storage are known of any of its reads.
     is_known: bool,
 }
@@ -83,6 +89,7 @@ impl Reread {
                 let ns = if is_driving { &mut sum.driving_ns } else { &mut sum.others_ns };
                 *ns += row.busy_ns;
             }
+            FileOperation::Write => readings.is_written = true,
             _ => {}
         }
     }
@@ -96,7 +103,8 @@ impl Reread {
         let mut sums: BTreeMap<String, ReadAgain> = BTreeMap::new();
         for (name, readings) in self.0 {
             let of = readings.sum;
-            if readings.jumps || !readings.is_known || is_joint(file.name(name)) {
+            let is_left_out = readings.jumps || readings.is_written || !readings.is_known;
+            if is_left_out || is_joint(file.name(name)) {
                 continue;
             }
             let Some(shown) = shown(name) else { continue };
@@ -105,6 +113,7 @@ impl Reread {
             sum.opens += of.opens;
             sum.bytes += of.bytes;
             sum.distinct_bytes += of.distinct_bytes;
+            sum.most_again_bytes += of.distinct_bytes * of.opens.saturating_sub(1);
             sum.storage_bytes += of.storage_bytes;
             sum.driving_ns += of.driving_ns;
             sum.others_ns += of.others_ns;

@@ -2,7 +2,7 @@
 //!
 //! A rate is bytes per time in which at least one thread was in such a call, so that threads that
 //! share a file system don't make it look slow. Reads from the page cache and small requests are
-//! left out: they show the speed of memory and of calls.
+//! left out: they show the speed of memory and of calls. So are requests at random places.
 
 use rustc_hash::FxHashMap;
 use tprof_rank::base::intervals::{Cover, Interval};
@@ -102,7 +102,8 @@ fn is_of_storage(row: &FileCalls, writes: bool) -> bool {
         return true;
     }
     let done = row.calls - row.failed.min(row.calls);
-    if row.bytes < LARGE * done.max(1) {
+    // At random places, storage is slower than from the beginning of a file to its end.
+    if row.bytes < LARGE * done.max(1) || row.jumps * 4 > done {
         return false;
     }
     match row.storage_bytes {
