@@ -1,5 +1,6 @@
 //! What went over the network: bytes that one process really sends to another.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,8 @@ use serde_json::Value;
 use tprof_tests::{
     Job, Live, Outcome, Refused, Scratch, am_root, document, need, traced_job, wait_until,
 };
+
+use crate::mpi::{built, ranks_with};
 
 const STEPS: u64 = 4;
 const BYTES: u64 = 16 << 20;
@@ -34,6 +37,11 @@ fn sender(gate: Option<&Path>) -> Job {
     let job = job.arg(STEPS.to_string()).arg(BYTES.to_string());
     let job = gate.into_iter().fold(job, |job, gate| job.arg(gate));
     job.env("PYTHONPATH", directory.join("../python"))
+}
+
+/// Runs a job in a network namespace of its own, beside which tprof stays in the present one.
+fn alone(job: &Job) -> Job {
+    job.behind(&ALONE.map(OsString::from))
 }
 
 /// Returns how many bytes the interface received in the steps, by the kernel's own count.
@@ -116,7 +124,7 @@ fn a_process_in_another_network_namespace_has_the_bytes_of_that_one() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let gate = scratch.join("gate");
-    let job = sender(Some(&gate)).under(ALONE);
+    let job = alone(&sender(Some(&gate)));
     let live = Live::start(&traced_job(&job, &["--mem", "off"], &run), &scratch.cwd());
     // The collector finds the namespace after the process has attached.
     wait_until("readings of the namespace", || {
@@ -133,4 +141,32 @@ fn a_process_in_another_network_namespace_has_the_bytes_of_that_one() {
     assert_eq!(row["ranks"], "rank 0", "{row}");
     // The last reading may be up to a tenth of a second before the process ended.
     assert_bytes(row, truth);
+}
+
+#[test]
+fn bytes_of_a_step_are_set_against_the_time_of_its_collectives() {
+    need!(am_root(), Refused::Root);
+    need!(exists("ip"), "no ip (iproute2)");
+    let scratch = Scratch::new();
+    let more = ["-D_GNU_SOURCE", "-ldl"];
+    let Some(program) = built("openmpi", "mpi_network.c", &more, &scratch) else { return };
+    let options = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"];
+    let run = scratch.run();
+    let job = traced_job(&ranks_with("openmpi", &options, &program), &["--mem", "off"], &run);
+    let outcome = job.under(ALONE).run_in(scratch.path());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let report = document("comm", &run);
+    let rows = report["tables"]["comm_network"].as_array().unwrap_or_else(|| panic!("{report}"));
+    let row = loopback(rows, true).unwrap_or_else(|| panic!("{report}"));
+    let float = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} {row}"));
+    // Each of two ranks sends all of its 8 MiB once.
+    let payload = f64::from(16 << 20);
+    let sent = float("step_sent_bytes");
+    assert!((payload..payload * 1.1).contains(&sent), "{row}");
+    let rate = sent / float("running_ns") * 1e9;
+    assert!((float("most_bytes_per_s") / rate - 1.0).abs() < 1e-3, "{row}");
+    let within_ns = outcome.stdout.lines().find_map(|line| line.strip_prefix("expect within="));
+    let within_ns = within_ns.unwrap().parse::<f64>().unwrap() * 1e9 / 4.0;
+    // Both ranks' reductions run at any time of this, and one of them may begin earlier.
+    assert!(float("running_ns") >= within_ns * 0.9, "{within_ns} {row}");
 }

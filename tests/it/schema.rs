@@ -84,7 +84,7 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
 
 /// Writes a rank with events that imported traces lack: CPU samples of Python, in steps, ranges,
 /// imports and a data loader; a multiplication before the steps; counted events; launches of a graph;
-/// the choices of a collective, and its channels.
+/// the choices of a collective, and its channels; bytes of the network.
 fn sampled_rank(path: &Path) {
     const START: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
@@ -155,6 +155,15 @@ fn sampled_rank(path: &Path) {
     let asked = [property::EVENTS, r#"{"cycles":null,"page-faults":null}"#];
     let [key, value] = asked.map(|text| writer.name(text));
     writer.property(Property { key, value });
+    let facts = r#"{"traffic":null,"traffic_every_ms":100,"line_rates":{"eth0":1000000000}}"#;
+    let [key, value] = [property::MACHINE, facts].map(|text| writer.name(text));
+    writer.property(Property { key, value });
+    for quantity in [counter::NETWORK_RECEIVED_BYTES, counter::NETWORK_SENT_BYTES] {
+        let name = writer.name(&format!("{quantity}{}eth0", counter::PLACE));
+        for (time_ns, value) in [(START, 0.0), (START + 200 * MS, 1e6)] {
+            writer.counter(Counter { time_ns, process: None, device: None, name, value });
+        }
+    }
     let counters = ["loss", counter::RSS_BYTES].map(|name| writer.name(name));
     for number in 0..14 {
         let at = START + (55 + 10 * number) * MS;

@@ -1,5 +1,6 @@
 //! Errors of the machine beside the run: what the kernel logs, what the network and the devices
-//! count, and what the GPU driver reports; and the bytes that went over the network. The job is not involved.
+//! count, and what the GPU driver reports; and the bytes that went over the network. The job is not
+//! involved.
 //!
 //! An error is a mark in each file of the run, because any rank may suffer from it. A counter has
 //! rows only where it changes.

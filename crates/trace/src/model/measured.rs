@@ -245,7 +245,8 @@ pub mod counter {
     pub const GPU_NVLINK_FLIT_ERRORS: &str = "gpu_nvlink_flit_crc_errors";
     /// Data that a link of NVLink received with a wrong checksum.
     pub const GPU_NVLINK_DATA_ERRORS: &str = "gpu_nvlink_data_crc_errors";
-    /// In the name of a counter of errors or traffic, separates the quantity from the interface, port or link.
+    /// In the name of a counter of errors or traffic, separates the quantity from the interface, port
+    /// or link.
     pub const PLACE: char = '/';
     /// All counters of errors but those of InfiniBand.
     pub const ERRORS: [&str; 20] = [

@@ -13,6 +13,8 @@ use tprof_rank::collectives::Operation;
 
 use crate::machine::{FOREIGN_RATE, FileTraffic, HostTraffic, MachineErrors, NO_RATE};
 
+const NOTHING: &str = "the network carried nothing in this run";
+
 /// What the network of a rank's host carried, and when the rank's collectives ran.
 #[derive(Clone, Debug, Default)]
 pub struct CommNetwork {
@@ -50,14 +52,16 @@ pub(super) fn network_table<'a>(
             "a mean step; at most: the rate if all of its bytes, of all programs, had been carried \
              while collectives ran; which transport the library chose is not recorded",
         );
+    let mut is_known = false;
     for (host, (traffic, running)) in &hosts {
         let Ok((time, steps)) = traffic.steps() else { continue };
         let running_ns = running.shared(&time) as f64 / steps as f64;
-        if running_ns > 0.0 {
+        if running_ns > 0.0 && traffic.was_read() {
+            is_known = true;
             add(&mut table, host, traffic, running_ns);
         }
     }
-    (!table.rows.is_empty()).then_some(table)
+    is_known.then(|| table.empty(NOTHING))
 }
 
 fn columns() -> Vec<Column> {
