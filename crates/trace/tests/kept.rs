@@ -120,7 +120,7 @@ fn figures_of_steps_stay_when_the_steps_are_deleted() {
     check(&TraceFile::open(&path).unwrap());
     let copy = writer.copy_kept().unwrap().unwrap();
     let dump = directory.path().join("dump.tprof");
-    copy.write(&dump).unwrap();
+    copy.write(&dump, &[]).unwrap();
     check(&TraceFile::open(&dump).unwrap());
     writer.finish().unwrap();
     let mut file = TraceFile::open(&path).unwrap();
@@ -217,15 +217,19 @@ fn a_copy_is_a_whole_file_and_the_writer_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);
     run(&mut writer, 0..500, 100);
-    let mut copy = writer.copy_kept().unwrap().unwrap();
-    copy.add_property("tprof.dumped_for", "SlowStep");
+    let copy = writer.copy_kept().unwrap().unwrap();
     let (recorded, since_ns) = (copy.recorded(), copy.since_ns());
     // The segments of the copy are deleted before it is written.
     run(&mut writer, 500..1000, 100);
     let (there, to) = (tempfile::tempdir().unwrap(), "dump.tprof");
     let to = there.path().join(to);
-    copy.write(&to).unwrap();
+    copy.write(&to, &[("tprof.dumped_for", "SlowStep")]).unwrap();
     has_last(&to, 500, 100);
+    // It may be written again, then without the property.
+    let again = there.path().join("again.tprof");
+    copy.write(&again, &[]).unwrap();
+    has_last(&again, 500, 100);
+    assert_eq!(TraceFile::open(&again).unwrap().property("tprof.dumped_for"), None);
     let file = TraceFile::open(&to).unwrap();
     assert!(file.is_closed());
     assert_eq!(file.kept_since_ns(), Some(since_ns));

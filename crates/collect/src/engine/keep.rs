@@ -6,8 +6,9 @@ use super::main_loop::Engine;
 use crate::output::keeping::is_dump;
 use crate::output::run_json;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use tprof_os::sys;
 use tprof_trace::model::{MarkKind, property};
@@ -18,14 +19,33 @@ use tprof_trace::{KeptCopy, Recorded};
 pub(super) enum Dump {
     /// The engine still writes what happened before the request into the files.
     Gathering { why: String, rule: Option<String>, written: Receiver<Reply> },
-    /// A thread copies the files.
-    Copying(JoinHandle<Result<(), String>>),
+    /// Everything is in the files.
+    Gathered { why: String, rule: Option<String> },
+    /// A thread copies the files, and sends how that ended.
+    Copying(Receiver<Result<(), String>>),
     /// The reply to each further request of this name.
     Ended(Reply),
 }
 
-/// The dumps of a run by their names.
-pub(super) type Dumps = BTreeMap<String, Dump>;
+/// Largest number of threads that copy at once. The copies of each have the segments open, so these
+/// take room on the disk after they were deleted. More dumps wait until one has ended; those that
+/// wait together have the same content.
+const MOST_COPYING: usize = 4;
+
+/// The dumps of a run.
+#[derive(Default)]
+pub(super) struct Dumps {
+    named: BTreeMap<String, Dump>,
+    copying: Vec<JoinHandle<()>>,
+}
+
+/// A dump that is to be written from a copy.
+struct Wanted {
+    rule: Option<String>,
+    info: RunInfo,
+    written: Sender<Result<(), String>>,
+    directory: PathBuf,
+}
 
 impl Engine {
     /// Deletes what is older than what is kept.
@@ -78,9 +98,9 @@ impl Engine {
                 "this run keeps everything, so there is nothing to write: `--keep` was not given";
             return Reply::new(false, message.to_owned());
         }
-        match self.dumps.get(&name) {
+        match self.dumps.named.get(&name) {
             Some(Dump::Ended(reply)) => return reply.clone(),
-            Some(Dump::Gathering { .. } | Dump::Copying(_)) => {}
+            Some(Dump::Gathering { .. } | Dump::Gathered { .. } | Dump::Copying(_)) => {}
             None if !is_dump(&name) => {
                 return Reply::new(false, format!("`{name}` is no name of a dump"));
             }
@@ -88,7 +108,7 @@ impl Engine {
                 self.mark(&why, MarkKind::Mark);
                 let (reply, written) = channel();
                 self.add_write_request(None, reply);
-                self.dumps.insert(name.clone(), Dump::Gathering { why, rule, written });
+                self.dumps.named.insert(name.clone(), Dump::Gathering { why, rule, written });
             }
         }
         Reply::waiting(format!("`{name}` is being written"))
@@ -96,54 +116,88 @@ impl Engine {
 
     /// Goes on with the dumps that were requested.
     pub(super) fn follow_dumps(&mut self) {
-        let goes_on = |(name, dump): (&String, &Dump)| {
-            (!matches!(dump, Dump::Ended(_))).then(|| name.clone())
-        };
-        let names: Vec<String> = self.dumps.iter().filter_map(goes_on).collect();
-        for name in names {
-            let Some(dump) = self.dumps.remove(&name) else { continue };
-            let dump = match dump {
-                Dump::Gathering { why, rule, written } => match written.try_recv() {
-                    Err(TryRecvError::Empty) => Dump::Gathering { why, rule, written },
-                    _ => self.begin_to_copy(&name, &why, rule.as_deref()),
+        let mut gathered = Vec::new();
+        for (name, dump) in &mut self.dumps.named {
+            match dump {
+                Dump::Gathering { why, rule, written } => {
+                    if !matches!(written.try_recv(), Err(TryRecvError::Empty)) {
+                        let (why, rule) = (std::mem::take(why), rule.take());
+                        *dump = Dump::Gathered { why, rule };
+                    }
+                }
+                Dump::Copying(written) => match written.try_recv() {
+                    Err(TryRecvError::Empty) => {}
+                    ended => *dump = Dump::Ended(reply_of(name, ended)),
                 },
-                Dump::Copying(thread) if thread.is_finished() => Dump::Ended(ended(&name, thread)),
-                other => other,
-            };
-            self.dumps.insert(name, dump);
+                Dump::Gathered { .. } | Dump::Ended(_) => {}
+            }
+            if matches!(dump, Dump::Gathered { .. }) {
+                gathered.push(name.clone());
+            }
+        }
+        self.dumps.copying.retain(|thread| !thread.is_finished());
+        if !gathered.is_empty() && self.dumps.copying.len() < MOST_COPYING {
+            self.begin_to_copy(gathered);
         }
     }
 
     /// Waits for the dumps that are being copied. Those that were not begun are not needed any more:
     /// the run itself has what is kept.
     pub(super) fn finish_dumps(&mut self) {
-        for (name, dump) in std::mem::take(&mut self.dumps) {
-            match dump {
-                Dump::Copying(thread) => drop(thread.join()),
-                Dump::Gathering { .. } => {
-                    let _ = std::fs::remove_dir(self.parts.config.output.join(name));
-                }
-                Dump::Ended(_) => {}
+        let Dumps { named, copying } = std::mem::take(&mut self.dumps);
+        copying.into_iter().for_each(|thread| drop(thread.join()));
+        for (name, dump) in named {
+            if matches!(dump, Dump::Gathering { .. } | Dump::Gathered { .. }) {
+                let _ = std::fs::remove_dir(self.parts.config.output.join(name));
             }
         }
     }
 
-    fn begin_to_copy(&mut self, name: &str, why: &str, rule: Option<&str>) -> Dump {
-        let failed = |error: String| Dump::Ended(Reply::new(false, error));
-        let now = sys::monotonic_ns();
-        let directory = self.parts.config.output.join(name);
-        let mut copies: Vec<(PathBuf, KeptCopy)> = Vec::new();
-        for open in &mut self.out.files.open {
-            match open.writer.copy_kept() {
-                Ok(Some(mut copy)) => {
-                    if let Some(rule) = rule {
-                        copy.add_property(property::DUMPED_FOR, rule);
+    /// Begins to write what is kept now as these dumps.
+    fn begin_to_copy(&mut self, names: Vec<String>) {
+        let copies = self.copies();
+        let mut wanted = Vec::new();
+        for name in names {
+            let Some(Dump::Gathered { why, rule }) = self.dumps.named.remove(&name) else {
+                continue;
+            };
+            let dump = match &copies {
+                Ok((_, info)) => {
+                    let directory = self.parts.config.output.join(&name);
+                    let (written, is_written) = channel();
+                    let mut info = info.clone();
+                    info.notes.push(format!("written while the job ran: {why}"));
+                    if self.parts.config.redact {
+                        run_json::redact(&mut info);
                     }
-                    let file = open.path.file_name().unwrap_or_default();
-                    copies.push((directory.join(file), copy));
+                    wanted.push(Wanted { rule, info, written, directory });
+                    Dump::Copying(is_written)
                 }
-                Ok(None) => {}
-                Err(error) => return failed(error.to_string()),
+                Err(error) => Dump::Ended(Reply::new(false, error.clone())),
+            };
+            self.dumps.named.insert(name, dump);
+        }
+        let Ok((copies, _)) = copies else { return };
+        let info_name = self.parts.info_path.file_name().unwrap_or_default().to_owned();
+        let copy = move || {
+            for Wanted { rule, info, written, directory } in wanted {
+                let path = directory.join(&info_name);
+                let _ = written.send(write(&copies, &directory, rule.as_deref(), &path, &info));
+            }
+        };
+        // If there is no thread, the senders are dropped, by which the dumps fail.
+        let thread = std::thread::Builder::new().name("tprof-dump".to_owned()).spawn(copy);
+        self.dumps.copying.extend(thread.ok());
+    }
+
+    /// Prepares copies of what is kept in each file, with the file's name, and the `run.json` of
+    /// them.
+    fn copies(&mut self) -> Result<(Vec<(OsString, KeptCopy)>, RunInfo), String> {
+        let now = sys::monotonic_ns();
+        let mut copies = Vec::new();
+        for open in &mut self.out.files.open {
+            if let Some(copy) = open.writer.copy_kept().map_err(|error| error.to_string())? {
+                copies.push((open.path.file_name().unwrap_or_default().to_owned(), copy));
             }
         }
         self.refresh_info();
@@ -152,17 +206,8 @@ impl Engine {
         Recorded { events: info.completeness.recorded, samples: info.completeness.samples } =
             recorded;
         info.completeness.blind.extend(self.left_out_so_far(now));
-        info.notes.push(format!("written while the job ran: {why}"));
         (info.finished, info.end_ns) = (true, Some(now));
-        if self.parts.config.redact {
-            run_json::redact(&mut info);
-        }
-        let info_path = directory.join(self.parts.info_path.file_name().unwrap_or_default());
-        let copy = move || write(copies, &info_path, &info);
-        match std::thread::Builder::new().name("tprof-dump".to_owned()).spawn(copy) {
-            Ok(thread) => Dump::Copying(thread),
-            Err(error) => failed(error.to_string()),
-        }
+        Ok((copies, info))
     }
 
     /// Asks for a dump if a process of a rank failed, and `--on error` is set.
@@ -209,19 +254,23 @@ impl Engine {
 
 /// Writes the files, and then `run.json`, by which the dump is known to be whole.
 fn write(
-    copies: Vec<(PathBuf, KeptCopy)>,
-    path: &std::path::Path,
+    copies: &[(OsString, KeptCopy)],
+    directory: &Path,
+    rule: Option<&str>,
+    path: &Path,
     info: &RunInfo,
 ) -> Result<(), String> {
-    for (path, copy) in copies {
-        copy.write(&path).map_err(|error| error.to_string())?;
+    let property = rule.map(|rule| (property::DUMPED_FOR, rule));
+    for (file, copy) in copies {
+        let written = copy.write(&directory.join(file), property.as_slice());
+        written.map_err(|error| error.to_string())?;
     }
     let failed = |error| format!("`{}` cannot be written: {error}", path.display());
     run_json::write(path, info).map(drop).map_err(failed)
 }
 
-fn ended(name: &str, thread: JoinHandle<Result<(), String>>) -> Reply {
-    match thread.join() {
+fn reply_of(name: &str, ended: Result<Result<(), String>, TryRecvError>) -> Reply {
+    match ended {
         Ok(Ok(())) => Reply::new(true, format!("`{name}` is written")),
         Ok(Err(error)) => Reply::new(false, error),
         Err(_) => Reply::new(false, "the thread that writes it failed".to_owned()),

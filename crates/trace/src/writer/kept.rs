@@ -11,7 +11,7 @@ use crate::tables::{Row, table};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,11 +77,11 @@ pub(super) struct LastTotals {
 
 impl LastTotals {
     /// Adds the totals from before a time to a file.
-    fn write_before(self, since_ns: u64, to: &mut TraceWriter) {
-        let heap = self.heap.into_values().filter(|row| row.time_ns < since_ns);
-        heap.for_each(|row| to.totals(row));
-        let recording = self.recording.into_values().filter(|row| row.time_ns < since_ns);
-        recording.for_each(|row| to.recording(row));
+    fn write_before(&self, since_ns: u64, to: &mut TraceWriter) {
+        let heap = self.heap.values().filter(|row| row.time_ns < since_ns);
+        heap.for_each(|row| to.totals(*row));
+        let recording = self.recording.values().filter(|row| row.time_ns < since_ns);
+        recording.for_each(|row| to.recording(*row));
     }
 }
 
@@ -160,7 +160,8 @@ impl Kept {
         let open = || OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+                // Not the directory of the run: somebody may have moved it, and may move it back.
+                DirBuilder::new().mode(0o700).create(&self.directory)?;
                 open()?
             }
             opened => opened?,
@@ -237,15 +238,9 @@ pub struct KeptCopy {
     last_totals: LastTotals,
     /// Number of names that the copied part may have.
     names: u32,
-    properties: Vec<(String, String)>,
 }
 
 impl KeptCopy {
-    /// Adds a property to the copy alone: its key, and its value as text.
-    pub fn add_property(&mut self, key: &str, value: &str) {
-        self.properties.push((key.to_owned(), value.to_owned()));
-    }
-
     /// Returns what the copy contains.
     pub fn recorded(&self) -> Recorded {
         self.recorded
@@ -256,24 +251,26 @@ impl KeptCopy {
         self.since_ns
     }
 
-    /// Writes the copy as a whole trace file. Fails if the file exists.
-    pub fn write(self, path: &Path) -> Result<(), TraceError> {
+    /// Writes the copy as a whole trace file, with properties that it has alone: keys, and values as
+    /// text. Fails if the file exists. It may be written several times, one after the other.
+    pub fn write(&self, path: &Path, properties: &[(&str, &str)]) -> Result<(), TraceError> {
         let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
         let options = OpenOptions::new().append(true).create_new(true).mode(0o600).clone();
         let mut copy = options.open(path).map_err(failed("create"))?;
+        (&self.file).rewind().map_err(failed("read"))?;
         let written = io::copy(&mut (&self.file).take(self.bytes), &mut copy);
         match written.map_err(failed("write"))? {
             bytes if bytes == self.bytes => {}
             _ => return Err(failed("write")(io::ErrorKind::UnexpectedEof.into())),
         }
         let mut writer = TraceWriter::of(path, copy, self.bytes)?;
-        (writer.index, writer.index_part) = (self.index, self.index_part);
+        (writer.index, writer.index_part) = (self.index.clone(), self.index_part);
         writer.last_name = self.names;
-        for (file, blocks) in self.segments {
-            writer.append_blocks(file, &blocks)?;
+        for (file, blocks) in &self.segments {
+            writer.append_blocks(file, blocks)?;
         }
         self.last_totals.write_before(self.since_ns, &mut writer);
-        for (key, value) in &self.properties {
+        for (key, value) in properties {
             let (key, value) = (writer.name(key), writer.name(value));
             writer.property(Property { key, value });
         }
@@ -343,7 +340,6 @@ impl TraceWriter {
             since_ns,
             last_totals,
             names,
-            properties: Vec::new(),
         }))
     }
 
@@ -375,14 +371,12 @@ impl TraceWriter {
     }
 
     /// Appends blocks that another file has, which follow each other there.
-    fn append_blocks(&mut self, mut from: File, blocks: &[IndexRow]) -> Result<(), TraceError> {
+    fn append_blocks(&mut self, mut from: &File, blocks: &[IndexRow]) -> Result<(), TraceError> {
+        from.rewind().map_err(|source| self.failed(source))?;
         for block in blocks {
             self.out.clear();
             let bytes = block.header.bytes();
-            (&mut from)
-                .take(bytes)
-                .read_to_end(&mut self.out)
-                .map_err(|source| self.failed(source))?;
+            from.take(bytes).read_to_end(&mut self.out).map_err(|source| self.failed(source))?;
             if self.out.len() as u64 != bytes {
                 return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -404,7 +398,7 @@ impl TraceWriter {
         let since_ns = kept.since_ns;
         while let Some(segment) = kept.segments.pop_front() {
             let opened = File::open(&segment.path).map_err(|source| self.failed(source))?;
-            self.append_blocks(opened, &segment.blocks)?;
+            self.append_blocks(&opened, &segment.blocks)?;
             let _ = fs::remove_file(&segment.path);
             kept.room.used.fetch_sub(segment.bytes, Relaxed);
         }
