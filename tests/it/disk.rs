@@ -1,7 +1,12 @@
 //! On a disk that refuses writes, lost figures are unknown and not zero, and the reported reasons
 //! are the real ones.
 
-use tprof_tests::{EXACT, Job, Scratch, program, report, tprof, traced};
+use std::fs;
+use std::path::Path;
+
+use tprof_tests::{
+    EXACT, Job, Live, Scratch, document, program, report, run_info, tprof, traced, traced_job,
+};
 
 /// Runs a job of several processes that allocate, with a disk that fails after this number of
 /// writes.
@@ -58,4 +63,62 @@ fn a_disk_that_accepts_all_writes_leaves_no_marker() {
     let run = failing(1_000_000, &scratch);
     assert!(report(&run.run).0["completeness"]["complete"].as_bool().unwrap());
     assert!(!run.run.join("run.unwritten").exists());
+}
+
+/// A job of two hundred steps of which the last part is kept.
+fn keeping(run: &Path) -> Job {
+    let job = Job::new(program("steps_on")).arg("200");
+    traced_job(&job, &["--keep", "10s", "--mem", "exact"], run)
+}
+
+fn steps_of_history(run: &Path) -> u64 {
+    let history = document("history", run);
+    history["tables"]["history"][0]["steps"].as_u64().unwrap()
+}
+
+#[test]
+fn a_disk_that_was_full_for_a_while_costs_no_step_or_says_so() {
+    for (after, until) in [(4, 8), (8, 30), (16, 60)] {
+        let scratch = Scratch::new();
+        let run = scratch.run();
+        let job = keeping(&run).env("LD_PRELOAD", program("failing_writes"));
+        let job = job.env("FAIL_AFTER", after.to_string()).env("FAIL_UNTIL", until.to_string());
+        job.run_in(scratch.cwd()).expect_code(0);
+        let each = document("steps", &run)["tables"]["steps"].as_array().unwrap().len();
+        let lost = report(&run).lost();
+        assert!(each == 199 || lost > 0, "{after} to {until}: {each} steps, {lost} lost");
+        assert_eq!(steps_of_history(&run), 199, "{after} to {until}");
+    }
+}
+
+#[test]
+fn a_directory_that_was_away_for_a_while_costs_no_step_or_says_so() {
+    let scratch = Scratch::new();
+    let (run, away) = (scratch.run(), scratch.join("away"));
+    let mut live = Live::start(&keeping(&run), &scratch.cwd());
+    live.wait_for("step 50");
+    fs::rename(&run, &away).unwrap();
+    live.wait_for("step 150");
+    assert!(!run.exists(), "tprof has made it again");
+    fs::rename(&away, &run).unwrap();
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(run_info(&run, |_| true)["finished"], true);
+    let each = document("steps", &run)["tables"]["steps"].as_array().unwrap().len();
+    let lost = report(&run).lost();
+    assert!(each == 199 || lost > 0, "{each} steps, {lost} lost");
+    assert_eq!(steps_of_history(&run), 199, "{outcome:?}");
+}
+
+#[test]
+fn a_job_whose_run_is_deleted_goes_on() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let mut live = Live::start(&keeping(&run), &scratch.cwd());
+    live.wait_for("step 50");
+    fs::remove_dir_all(&run).unwrap();
+    live.wait_for("step 199");
+    let outcome = live.finish();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stderr.contains("tprof:"), "it says nothing: {outcome:?}");
 }

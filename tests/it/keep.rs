@@ -278,6 +278,23 @@ fn a_slow_step_is_written_whole_and_is_the_first_finding() {
 }
 
 #[test]
+fn each_slow_step_is_written_once_with_its_cause() {
+    let scratch = Scratch::new();
+    let run = run(400, "plants", &["--keep", "10s", "--on", "slow-step=20x"], &scratch);
+    let dumps = dumps(&run.run);
+    assert_eq!(dumps.len(), 3, "{:?}", run.outcome);
+    for (dump, (step, function)) in
+        dumps.iter().zip([(100, "is_slow"), (200, "computes"), (300, "waits")])
+    {
+        let findings = document("findings", dump);
+        let first = &findings["tables"]["findings"][0];
+        assert_eq!((&first["rule"], &first["function"]), (&"SlowStep".into(), &function.into()));
+        let seen = first["seen"].as_str().unwrap();
+        assert!(seen.contains(&format!("past step {step},")), "{seen}");
+    }
+}
+
+#[test]
 fn a_steady_job_has_no_dump() {
     let options = ["--keep", "10s", "--on", "slow-step=50x,error,oom,signal=USR2"];
     for how in ["", "child"] {
@@ -333,6 +350,35 @@ fn a_killed_tprof_leaves_the_last_part() {
     assert!(summary.stdout.contains("NOT COMPLETE"), "{}", summary.stdout);
     tprof(["rm", "--yes"]).arg(&run).run_in(scratch.path()).expect_code(0);
     assert!(!run.exists(), "the segments belong to the run");
+}
+
+/// A supervisor starts the job again, with tprof, after both were killed.
+#[test]
+fn a_job_that_is_started_again_keeps_what_the_first_has_left() {
+    let scratch = Scratch::new();
+    let options = ["--keep", "1s", "--if-exists", "join"];
+    let run = scratch.run();
+    let start = |steps| Live::start(&traced_job(&job(steps, ""), &options, &run), &scratch.cwd());
+    let mut live = start(100_000);
+    live.wait_for("step 200");
+    let killed = children_of(live.pid());
+    for pid in [vec![live.pid()], killed].concat() {
+        kill(pid, libc::SIGKILL);
+    }
+    live.finish();
+    let mut live = start(300);
+    live.wait_for("step 200");
+    dump(&run, &scratch).expect_code(0);
+    are_consecutive(&steps(&run.join("dump-1")));
+    assert_eq!(live.finish().code, Some(0));
+    let files = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name());
+    let ranks = files.filter(|name| name.to_string_lossy().ends_with(".tprof")).count();
+    assert_eq!(ranks, 2);
+    let history = document("history", &run)["tables"]["history"].clone();
+    let known: Vec<u64> =
+        history.as_array().unwrap().iter().map(|row| row["steps"].as_u64().unwrap()).collect();
+    assert!(known.len() == 2 && known.contains(&299), "{history}");
+    assert!(known.iter().any(|steps| (100..299).contains(steps)), "{history}");
 }
 
 #[test]

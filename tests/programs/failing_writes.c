@@ -1,5 +1,5 @@
 /* Simulates a disk that fails: after FAIL_AFTER writes to a run's files, each further write of
- * tprof fails with EIO. For LD_PRELOAD.
+ * tprof fails with EIO. With FAIL_UNTIL, those up to that one fail with ENOSPC. For LD_PRELOAD.
  *
  * build: -shared -fPIC -ldl */
 #define _GNU_SOURCE
@@ -26,10 +26,11 @@ static int fails(int fd) {
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length > 0 ? length : 0] = 0;
-    if (!strstr(path, ".tprof") && !strstr(path, "run.json"))
+    if (!strstr(path, ".tprof") && !strstr(path, "run.json") && !strstr(path, "/kept-"))
         return 0;
-    errno = EIO;
-    return ++writes > atoi(most);
+    const char *until = getenv("FAIL_UNTIL");
+    errno = until ? ENOSPC : EIO;
+    return ++writes > atoi(most) && (!until || writes <= atoi(until));
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))

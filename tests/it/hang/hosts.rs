@@ -152,6 +152,21 @@ fn a_request_is_carried_out_on_all_hosts() {
 }
 
 #[test]
+fn what_two_hosts_keep_is_written_together() {
+    let hosts = two_hosts!("calm", &["--keep", "10s"]);
+    let scratch = &hosts.here.scratch;
+    let asked = tprof(["ctl", "dump", "--why", "loss jumped"]).arg(&hosts.here.run);
+    let dump = hosts.here.run.join("dump-1");
+    let told = asked.run_in(scratch.path()).expect_code(0).stdout;
+    assert_eq!(told, format!("tprof report {}\n", dump.display()));
+    for rank in [0, 1] {
+        let file = rank_file(&dump, rank);
+        assert!(file.is_closed(), "rank {rank}");
+        assert!(file.marks().iter().any(|mark| file.name(mark.name) == "loss jumped"));
+    }
+}
+
+#[test]
 fn a_host_that_does_not_answer_is_named() {
     let hosts = two_hosts!("calm", &[]);
     wait_until("the other collector has written its rank", || {
