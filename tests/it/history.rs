@@ -118,6 +118,31 @@ fn a_collector_that_was_killed_leaves_what_it_wrote_and_the_rest_is_computed() {
     assert!(history["notes"].to_string().contains("computed from its events"), "{history}");
 }
 
+/// The kernel adds the bytes of a child to its parent's once it is reaped.
+#[test]
+fn bytes_of_children_count_once_at_every_moment() {
+    for how in ["", "nested", "ignores"] {
+        let scratch = Scratch::new();
+        let job = Job::new(program("children_read")).arg(how);
+        let run = traced(&job, &[], &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let rows = rows(&run.run);
+        let mut sum = 0;
+        let sums: Vec<u64> = rows
+            .iter()
+            .map(|row| {
+                sum += row["read_bytes"].as_u64().unwrap();
+                sum >> 20
+            })
+            .collect();
+        // Nothing, then the child's, then also its parent's. Both read some more at their start.
+        let near = |whole: u64| move |sum: &u64| (whole..whole + 2).contains(sum);
+        let known = |sum: &u64| near(0)(sum) || near(64)(sum) || near(80)(sum);
+        assert!(sums.iter().all(known), "{how} {sums:?}");
+        assert!(sums.iter().any(near(64)) && sums.last().is_some_and(near(80)), "{how} {sums:?}");
+    }
+}
+
 fn without_readings(row: &HistoryRow) -> HistoryRow {
     let HistoryRow {
         start_ns,
