@@ -249,7 +249,7 @@ impl Engine {
             steps: MarkedSteps::default(),
             idle: 0,
             write_requests: Vec::new(),
-            dumps: Dumps::new(),
+            dumps: Dumps::default(),
             oom_kills_noticed: 0,
             budget: JobBudget::default(),
             parts,

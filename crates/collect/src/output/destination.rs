@@ -20,11 +20,6 @@ pub struct Output {
 impl Output {
     /// Returns an output without processes.
     pub fn new(clock: Clock, files: Files) -> Output {
-        Output {
-            clock,
-            files,
-            processes: Processes::default(),
-            transfers: Transfers::default(),
-        }
+        Output { clock, files, processes: Processes::default(), transfers: Transfers::default() }
     }
 }

@@ -47,7 +47,10 @@ impl Transfers {
             match proc::transferred_by(one.pid).filter(|_| is_same) {
                 Some(read) => one.read = read,
                 // A process that changed its user can't be read any more.
-                None => one.has_ended = !is_same || !PathBuf::from(format!("/proc/{}", one.pid)).exists(),
+                None => {
+                    one.has_ended =
+                        !is_same || !PathBuf::from(format!("/proc/{}", one.pid)).exists()
+                }
             }
         }
         // The youngest first, so that a child has its own children's bytes before its parent gets it.

@@ -97,9 +97,15 @@ fn of_file(
     };
     let bound_ns = gain(scene, host, files, driving_ns, others_ns);
     let set = files.data_sets().into_iter().find(|set| set.file == file);
-    finding_in(scene, host, "the same files are read from storage again", bound_ns, std::iter::empty())
-        .about(file)
-        .seen(seen)
-        .advice(advice)
-        .on_line(set.and_then(|set| set.line().cloned()).map(Into::into))
+    finding_in(
+        scene,
+        host,
+        "the same files are read from storage again",
+        bound_ns,
+        std::iter::empty(),
+    )
+    .about(file)
+    .seen(seen)
+    .advice(advice)
+    .on_line(set.and_then(|set| set.line().cloned()).map(Into::into))
 }

@@ -61,7 +61,10 @@ fn of_file_system(
     let bound_ns =
         gain(scene, host, files, saved(reads(&files.driving)), saved(reads(&files.others)));
     let slowest = rates.slowest.map(|period| {
-        format!(" The slowest second begins {} after the start of the run.", duration(scene.clock.since_start(period.start)))
+        format!(
+            " The slowest second begins {} after the start of the run.",
+            duration(scene.clock.since_start(period.start))
+        )
     });
     let set = files.data_sets().into_iter().find(|set| set.file_system == rates.file_system);
     let seen = format!(

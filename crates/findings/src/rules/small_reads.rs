@@ -82,7 +82,11 @@ fn of_set(scene: &Scene<'_>, host: &RankHost, files: &JudgedFiles, set: &DataSet
     let small_files = has_small_files(set);
     let per_file = bytes_per_file(set).filter(|_| small_files);
     let of_files = per_file.map(|mean| {
-        format!(", of files with {} on average that are opened {} times,", bytes(mean), count(set.opens))
+        format!(
+            ", of files with {} on average that are opened {} times,",
+            bytes(mean),
+            count(set.opens)
+        )
     });
     let jumps = reads.jumps as f64 / reads.calls.max(1) as f64;
     let cached = reads.cached_share().map(|share| format!("; {} from memory", percent(share)));

@@ -65,9 +65,8 @@ impl Rule for SyncCheckpoint {
 
 /// Says what was written to which files, and how fast; empty if calls on files were not recorded.
 fn written(scene: &Scene<'_>) -> String {
-    let is_written = |of: &Use| {
-        of.saves && matches!(of.operation, FileOperation::Write | FileOperation::Sync)
-    };
+    let is_written =
+        |of: &Use| of.saves && matches!(of.operation, FileOperation::Write | FileOperation::Sync);
     scene.files().map_or_else(String::new, |files| transferred(files, MOST_FILES, is_written))
 }
 

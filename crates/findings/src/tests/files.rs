@@ -219,8 +219,7 @@ fn waits_for_files_have_the_bytes_and_rates_of_their_calls() {
     let outcome = made.asked("BlockingIo");
     let (subject, seen, _) = only(&outcome);
     assert_eq!(subject, "files");
-    let expected =
-        "Its calls: read 200.0 MiB of /data/a.bin in 200 calls at 200.0 MiB/s (1.00 s, 50.0 % from memory).";
+    let expected = "Its calls: read 200.0 MiB of /data/a.bin in 200 calls at 200.0 MiB/s (1.00 s, 50.0 % from memory).";
     assert!(seen.contains(expected), "{seen}");
     let mut made = FilesJob::new();
     made.wait(1000, 1000);

@@ -75,7 +75,8 @@ impl RateRows {
             FileOperation::Write | FileOperation::Sync => true,
             _ => return,
         };
-        if row.kind == FileKind::File && row.file_system != NameId(0) && is_of_storage(row, writes) {
+        if row.kind == FileKind::File && row.file_system != NameId(0) && is_of_storage(row, writes)
+        {
             // A row lasts from its first call to the end of its last, with other work between them.
             let time = Interval::new(row.start_ns, row.start_ns + row.busy_ns);
             self.0.entry((row.file_system, writes)).or_default().push((time, row.bytes));
@@ -109,7 +110,9 @@ fn is_of_storage(row: &FileCalls, writes: bool) -> bool {
     match row.storage_bytes {
         _ if writes => true,
         Some(storage) => storage * 2 >= row.bytes,
-        None => row.bytes < (row.busy_ns as u128 * SLOWER_THAN_MEMORY as u128 / 1_000_000_000) as u64,
+        None => {
+            row.bytes < (row.busy_ns as u128 * SLOWER_THAN_MEMORY as u128 / 1_000_000_000) as u64
+        }
     }
 }
 

@@ -55,11 +55,8 @@ impl Place {
         if is_interpreter(&self.library) {
             return None;
         }
-        let line = CodeLine {
-            function: self.function.clone(),
-            file: self.file.clone(),
-            line: self.line,
-        };
+        let line =
+            CodeLine { function: self.function.clone(), file: self.file.clone(), line: self.line };
         (line.line > 0 && !line.file.is_empty()).then_some(line)
     }
 }

@@ -119,9 +119,7 @@ impl Names {
             naming::END_OF_PATH => {
                 self.path(PathBuf::from(format!("…{}", String::from_utf8_lossy(name))))
             }
-            naming::PEER => {
-                File { kind: FileKind::Socket, name: peer(name), ..File::default() }
-            }
+            naming::PEER => File { kind: FileKind::Socket, name: peer(name), ..File::default() },
             naming::LINK => self.link(&String::from_utf8_lossy(name)),
             _ => File::default(),
         };
