@@ -7,7 +7,7 @@ use serde_json::Value;
 use tprof_facts::history::{of_events, of_file};
 use tprof_tests::{
     Job, Live, Scratch, children_of, document, document_with, kill, need_some, program, tprof,
-    traced, traced_job, train,
+    traced, traced_job, train, wait_until,
 };
 use tprof_trace::TraceFile;
 use tprof_trace::model::{HistoryRow, HistorySource, Kernel};
@@ -83,6 +83,30 @@ fn exported_tables_have_the_rows_of_the_report() {
             }
         }
         assert_eq!((at(exported, "process"), at(exported, "computed")), (0.into(), false.into()));
+    }
+}
+
+/// Otherwise they would wait for a minute.
+#[test]
+fn a_live_run_has_its_newest_rows() {
+    for options in [&["--keep", "10s"][..], &[]] {
+        let scratch = Scratch::new();
+        let run = scratch.run();
+        let mut live = Live::start(&traced_job(&job(100_000, ""), options, &run), &scratch.cwd());
+        let written = || {
+            let history = of_file(&file(&run), None);
+            let rows = &history.rows[..history.rows.len() - history.computed];
+            rows.iter().map(|row| row.steps).sum::<u64>()
+        };
+        live.wait_for("step 100");
+        wait_until("rows", || written() > 50);
+        let before = written();
+        wait_until("more rows", || written() > before);
+        for pid in children_of(live.pid()) {
+            assert!(kill(pid, libc::SIGKILL));
+        }
+        live.finish();
+        consecutive(&rows(&run));
     }
 }
 

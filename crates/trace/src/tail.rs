@@ -21,7 +21,7 @@ use crate::scan::{IndexRow, Source};
 use crate::tables::{NameRow, Part, ProcessEndRow, SpanTitle, ThreadNameRow, table};
 use crate::tail_names::TailNames;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -34,6 +34,9 @@ pub use stacks::StackFunction;
 const CALL_BYTES: u64 = 32 << 20;
 /// Maximum number of blocks that one call goes through.
 const CALL_BLOCKS: usize = 1 << 16;
+/// Number of rows of the history that are recognized when they come again, with a block that has the
+/// rows of a minute.
+const MOST_HISTORY: usize = 1024;
 
 /// Which of the large tables to decode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,6 +136,19 @@ struct Place {
     closed: bool,
     /// The segments that belong to the file, by their numbers.
     segments: BTreeMap<u64, SegmentPlace>,
+    /// Beginnings of the newest rows of the history, ns.
+    history: BTreeSet<u64>,
+}
+
+impl Place {
+    /// Whether a row of the history wasn't returned yet. A recent one is in a segment, too.
+    fn is_new(&mut self, row: &HistoryRow) -> bool {
+        let is_new = self.history.insert(row.start_ns);
+        while self.history.len() > MOST_HISTORY {
+            self.history.pop_first();
+        }
+        is_new
+    }
 }
 
 impl TraceTail {
@@ -375,7 +391,11 @@ impl TraceTail {
             table::MARKS if block.header.last_ns == 0 => {}
             table::MARKS => news.marks.append(&mut decoder.rows(source, block)?),
             table::LOSSES => news.losses.append(&mut decoder.rows(source, block)?),
-            table::HISTORY => news.history.append(&mut decoder.rows(source, block)?),
+            table::HISTORY => {
+                let mut rows: Vec<HistoryRow> = decoder.rows(source, block)?;
+                rows.retain(|row| self.at.is_new(row));
+                news.history.append(&mut rows);
+            }
             table::ALLOCATOR_EVENTS => {
                 news.allocator_events.append(&mut decoder.rows(source, block)?);
             }

@@ -350,14 +350,14 @@ impl TraceWriter {
         let is_switch =
             |mark: &mut Mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff);
         let mut switches: Vec<Mark> = marks.extract_if(.., is_switch).collect();
-        self.stay(true);
+        self.stay(Some(true));
         let written = self.rows(&mut switches);
-        self.stay(false);
+        self.stay(None);
         marks.append(&mut switches);
         written
     }
 
-    fn stay(&mut self, stays: bool) {
+    fn stay(&mut self, stays: Option<bool>) {
         if let Some(kept) = &mut self.kept {
             kept.stays = stays;
         }

@@ -213,6 +213,37 @@ fn a_killed_writer_leaves_the_last_part() {
 }
 
 #[test]
+fn rows_that_are_shown_are_read_at_once_and_stay_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut writer, path) = create(directory.path(), None);
+    let row = |number: u64| HistoryRow {
+        start_ns: common::START + number * MS,
+        steps: 1,
+        ..HistoryRow::default()
+    };
+    let mut tail = TraceTail::new(&path, TailOptions::default());
+    let mut decoder = TailDecoder::new().unwrap();
+    let mut news = || {
+        let rows = tail.read_more(&std::fs::File::open(&path).unwrap(), &mut decoder).unwrap();
+        rows.history.iter().map(|row| row.start_ns).collect::<Vec<u64>>()
+    };
+    let times = |rows: std::ops::Range<u64>| rows.map(|at| row(at).start_ns).collect::<Vec<u64>>();
+    assert!(writer.show(&[row(0), row(1)]).unwrap());
+    assert_eq!(news(), times(0..2));
+    writer.write(&mut (0..4).map(row).collect()).unwrap();
+    assert_eq!(news(), times(2..4));
+    let copy = writer.copy_kept().unwrap().unwrap();
+    let dump = directory.path().join("dump.tprof");
+    copy.write(&dump, &[]).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(news(), times(0..0));
+    for path in [&path, &dump] {
+        let file = TraceFile::open(path).unwrap();
+        assert_eq!(file.rows::<HistoryRow>().0, (0..4).map(row).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_copy_is_a_whole_file_and_the_writer_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);

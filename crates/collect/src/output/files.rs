@@ -25,6 +25,8 @@ const STEADY_NS: u64 = 1_000_000_000;
 /// block of a few rows is mostly a header, and these rows are to be few kilobytes an hour.
 const HISTORY_BLOCK: usize = 128;
 const HISTORY_WAITS_NS: u64 = 60_000_000_000;
+/// Time between two blocks of new rows for those who look at the run while it lasts.
+const HISTORY_SHOWN_NS: u64 = 3_000_000_000;
 /// Longest time before its file that a process begins, ns.
 const BEFORE_FILE_NS: u64 = 1_000_000_000;
 /// If a file could not be created, time until the next attempt, ns.
@@ -93,6 +95,8 @@ pub struct OpenFile {
     history: Vec<HistoryRow>,
     /// Time when figures of steps were last written, ns.
     history_ns: u64,
+    /// How many of those that wait were shown, and when, ns.
+    history_shown: (usize, u64),
 }
 
 /// The newest reading of a quantity.
@@ -125,6 +129,7 @@ impl OpenFile {
             step_starts: StepStarts::default(),
             history: Vec::new(),
             history_ns: sys::monotonic_ns(),
+            history_shown: (0, 0),
         }
     }
 
@@ -174,12 +179,27 @@ impl OpenFile {
         }
         let waited_ns = now.saturating_sub(self.history_ns);
         let is_due = self.history.len() >= HISTORY_BLOCK || waited_ns >= HISTORY_WAITS_NS;
-        if self.history.is_empty() || when == WriteHistory::Blocks && !is_due {
+        if self.history.is_empty()
+            || when == WriteHistory::Blocks && !is_due && self.show_history(now)?
+        {
             return Ok(());
         }
         (self.history_ns, self.flushed_ns) = (now, now);
+        self.history_shown = (0, now);
         let count = self.history.len() as u64;
         self.writer.write(&mut self.history).map_err(|error| (count, error))
+    }
+
+    /// Shows the figures of steps that are new. Returns `false` if they must be written for that:
+    /// without segments, the file grows by more than a few short blocks anyway.
+    fn show_history(&mut self, now: u64) -> Result<bool, (u64, TraceError)> {
+        let (shown, shown_ns) = self.history_shown;
+        if self.history.len() == shown || now.saturating_sub(shown_ns) < HISTORY_SHOWN_NS {
+            return Ok(true);
+        }
+        self.history_shown = (self.history.len(), now);
+        // Rows that can't be shown are not lost.
+        Ok(self.writer.show(&self.history[shown..]).unwrap_or(true))
     }
 
     /// Returns the number of samples that wait.

@@ -27,6 +27,8 @@ pub struct RankHistory {
 pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> RankHistory {
     let mut rows: Vec<HistoryRow> = file.blocks::<HistoryRow>().flatten().collect();
     rows.sort_by_key(|row| row.start_ns);
+    // Rows of a run that lasts or was killed may also be where they were only shown.
+    rows.dedup_by_key(|row| row.start_ns);
     let late_ns = file.property(LATE_PROPERTY).and_then(|ns| ns.parse().ok()).unwrap_or(0);
     let has_steps = rows.iter().any(|row| row.steps > 0);
     if !has_steps && file.kept_since_ns().is_none() {

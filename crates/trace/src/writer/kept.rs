@@ -7,7 +7,7 @@ use crate::kept::{KEEP_MARK, directory_of, passes, segment};
 use crate::model::{HeapTotals, Mark, MarkKind, ProcessIndex, Property, RecordingTotals};
 use crate::recorded::{self, Recorded};
 use crate::scan::IndexRow;
-use crate::tables::{Row, table};
+use crate::tables::{Row, TraceRow, table};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -63,8 +63,8 @@ pub(super) struct Kept {
     span_ns: u64,
     /// Everything after this time is kept, ns; 0 if everything is.
     since_ns: u64,
-    /// Whether rows are written that stay, although others of their table pass.
-    pub stays: bool,
+    /// Whether the rows that are written now stay or pass, if their table doesn't decide that.
+    pub stays: Option<bool>,
     last_totals: LastTotals,
 }
 
@@ -111,14 +111,14 @@ impl Kept {
             closed_ns: 0,
             span_ns: u64::MAX,
             since_ns: 0,
-            stays: false,
+            stays: None,
             last_totals: LastTotals::default(),
         }
     }
 
     /// Whether a block of this table goes into a segment.
     pub fn takes(&self, id: u16) -> bool {
-        passes(id) && !self.stays
+        self.stays.map_or(passes(id), |stays| !stays)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -343,6 +343,19 @@ impl TraceWriter {
         }))
     }
 
+    /// Writes rows of a table that stays into the segments, for readers of a run that still lasts or
+    /// was killed. The caller writes them again, so that they stay. Returns whether the file has
+    /// segments.
+    pub fn show<R: TraceRow + Clone>(&mut self, rows: &[R]) -> Result<bool, TraceError> {
+        if self.kept.is_none() {
+            return Ok(false);
+        }
+        self.stay(Some(false));
+        let written = self.rows(&mut rows.to_vec());
+        self.stay(None);
+        written.map(|()| true)
+    }
+
     /// Appends a block of what happened to a segment.
     pub(super) fn keep_block(&mut self, header: BlockHeader) -> Result<(), TraceError> {
         if self.kept.as_ref().is_some_and(Kept::is_full) {
@@ -374,8 +387,13 @@ impl TraceWriter {
     fn append_blocks(&mut self, mut from: &File, blocks: &[IndexRow]) -> Result<(), TraceError> {
         from.rewind().map_err(|source| self.failed(source))?;
         for block in blocks {
-            self.out.clear();
             let bytes = block.header.bytes();
+            // What was only shown is in the file.
+            if block.header.table == table::HISTORY {
+                from.seek_relative(bytes as i64).map_err(|source| self.failed(source))?;
+                continue;
+            }
+            self.out.clear();
             from.take(bytes).read_to_end(&mut self.out).map_err(|source| self.failed(source))?;
             if self.out.len() as u64 != bytes {
                 return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
