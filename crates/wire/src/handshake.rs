@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(bytes[40..], 0x8182_8384_8586_8788u64.to_ne_bytes());
         let bytes = Welcome::new(true).to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!((&bytes[8..12], &bytes[12..]), (&[27, 0, 0, 0][..], &[1, 0, 0, 0][..]));
+        assert_eq!((&bytes[8..12], &bytes[12..]), (&[28, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
     /// Any process of the user can send the collector any bytes.
