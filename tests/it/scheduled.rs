@@ -361,6 +361,32 @@ fn a_paused_server_records_steps_of_all_ranks_when_asked() {
     }
 }
 
+#[test]
+fn a_request_does_not_take_the_steps_of_another() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    let mut live = paused("20", &scratch);
+    let start =
+        |steps: &str| tprof(["ctl", "start", "--steps", steps]).arg(&run).run_in(scratch.path());
+    let first = start("30").expect_code(0).stderr;
+    let numbers: Vec<u64> = first.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    let [from, to, 1] = numbers[..] else { panic!("{first}") };
+    let refused = start("5");
+    assert_eq!(refused.code, Some(125), "{refused:?}");
+    assert!(refused.stderr.contains(&format!("steps {from} to {to} are recorded")), "{refused:?}");
+    for _ in 0..2 {
+        live.wait_for(&format!("step {}", to + 2));
+    }
+    let second = record_three(&run);
+    assert_eq!(second.1, "2");
+    for _ in 0..2 {
+        live.wait_for(&format!("step {}", second.0[2] + 1));
+    }
+    assert_eq!(live.finish().code, Some(0));
+    let all: Vec<u64> = (from..=to).collect();
+    assert_eq!((marked(&run, 0, &all), marked(&run, 1, &all)), (all.clone(), all));
+}
+
 /// A host name of its own stands in for the second host. Its steps have the same numbers.
 #[test]
 fn a_request_records_the_same_steps_on_all_hosts() {

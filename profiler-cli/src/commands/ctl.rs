@@ -87,7 +87,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     let (run, request, json) = match args.request {
         CtlRequest::Start { steps: None, run } => (run, Request::Start, false),
         CtlRequest::Start { steps: Some(steps), run } => {
-            (run, Request::Steps { count: whole(steps)?, first: None }, false)
+            (run, Request::Steps { count: whole(steps)?, first: None, asker: String::new() }, false)
         }
         CtlRequest::Stop(run) => (run.run, Request::Stop, false),
         CtlRequest::Mark { name, run } => (run, Request::Mark { name: mark(name)? }, false),

@@ -163,6 +163,9 @@ pub enum Request {
         /// Number of the first step. With `None`, recording begins two steps after the last step
         /// that any process has begun.
         first: Option<u64>,
+        /// Tells this request, which may be repeated for later steps, from those of others.
+        #[serde(default)]
+        asker: String,
     },
     /// Stop recording; the run goes on.
     Stop,

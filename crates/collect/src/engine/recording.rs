@@ -30,6 +30,8 @@ pub(super) struct Recording {
     /// The schedule that `tprof ctl start --steps` has set, if any. Processes switch their
     /// recording at its steps.
     pub steps: Option<Schedule>,
+    /// Who has set it.
+    pub asker: String,
     /// Time when `tprof ctl start --steps` last asked processes to count steps, ns; `None` if they
     /// count only what costs nothing.
     pub counted_ns: Option<u64>,

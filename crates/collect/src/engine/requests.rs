@@ -30,7 +30,7 @@ impl Engine {
             Request::Start if on && self.recording.steps.is_none() => {
                 done("recording is on already")
             }
-            Request::Steps { count, first } => self.start_steps(count, first, on),
+            Request::Steps { count, first, asker } => self.start_steps(count, first, asker, on),
             Request::Start => {
                 self.end_counting();
                 self.end_steps();

@@ -113,7 +113,13 @@ impl Engine {
 
     /// Handles `tprof ctl start --steps`. All processes count steps from their own beginning, so
     /// the same step numbers are recorded of each.
-    pub(super) fn start_steps(&mut self, count: u32, first: Option<u64>, on: bool) -> Reply {
+    pub(super) fn start_steps(
+        &mut self,
+        count: u32,
+        first: Option<u64>,
+        asker: String,
+        on: bool,
+    ) -> Reply {
         let reply = Reply::new;
         let made = self.steps_begun();
         let first = first.unwrap_or(made + STEPS_AHEAD);
@@ -145,6 +151,20 @@ impl Engine {
         if made >= first {
             return late();
         }
+        if self.recording.asker != asker
+            && let Some(steps) = self.recording.steps.filter(|steps| !self.are_made(steps))
+        {
+            let (first, last) = (
+                u64::from(steps.skip_first),
+                u64::from(steps.skip_first) + u64::from(steps.active) - 1,
+            );
+            let what = format!("steps {first} to {last} are recorded for another request");
+            return reply(
+                false,
+                format!("{what}; ask again after them, or after `tprof ctl stop`"),
+            );
+        }
+        self.recording.asker = asker;
         let schedule = Schedule { active: count, skip_first, ..self.counting() };
         let now = sys::monotonic_ns();
         // If no process has reached the first step of the previous request, this request replaces
@@ -176,6 +196,15 @@ impl Engine {
         }
         let last = first + u64::from(count) - 1;
         reply(true, format!("steps {first} to {last} are recorded as cycle {cycle}"))
+    }
+
+    /// Whether all processes have made the steps of a request: those that have begun the first, or,
+    /// if none has, all.
+    fn are_made(&self, steps: &Schedule) -> bool {
+        let first = u64::from(steps.skip_first);
+        let end = first + u64::from(steps.active);
+        let begun = self.targets.values().map(Target::steps).filter(|begun| *begun > first);
+        begun.min().is_some_and(|begun| begun > end)
     }
 
     /// Returns the largest number of steps that any process has begun.

@@ -57,11 +57,14 @@ const COUNTED_WITHIN: Duration = Duration::from_secs(120);
 /// once if the job must make some steps first, which takes up to two minutes.
 pub fn start_steps(run: &Path, count: u32, waits: impl FnOnce()) -> Result<Reply, CollectError> {
     let (mut attempt, began, mut waits) = (0, Instant::now(), Some(waits));
+    let own = (sys::host_name(), std::process::id(), sys::monotonic_ns());
+    let asker = format!("{} {} {}", own.0, own.1, own.2);
     loop {
         let ahead = STEPS_AHEAD << (2 * attempt);
         let reply = request_each(run, |states| {
             let firsts = first_steps(states, ahead);
-            firsts.into_iter().map(|first| Request::Steps { count, first }).collect()
+            let asked = |first| Request::Steps { count, first, asker: asker.clone() };
+            firsts.into_iter().map(asked).collect()
         })?;
         if reply.waits && began.elapsed() < COUNTED_WITHIN {
             if let Some(waits) = waits.take() {
