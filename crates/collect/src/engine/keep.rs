@@ -41,7 +41,8 @@ pub(super) struct Dumps {
 
 /// A dump that is to be written from a copy.
 struct Wanted {
-    rule: Option<String>,
+    /// Properties of its files: the rule of findings that it is written for, and what happened.
+    properties: Vec<(&'static str, String)>,
     info: RunInfo,
     written: Sender<Result<(), String>>,
     directory: PathBuf,
@@ -167,10 +168,16 @@ impl Engine {
                     let (written, is_written) = channel();
                     let mut info = info.clone();
                     info.notes.push(format!("written while the job ran: {why}"));
+                    let mut properties = Vec::new();
+                    if let Some(rule) = rule {
+                        properties.push((property::DUMPED_FOR, rule));
+                        properties.push((property::DUMPED_WHY, why));
+                    }
                     if self.parts.config.redact {
                         run_json::redact(&mut info);
+                        properties.truncate(1);
                     }
-                    wanted.push(Wanted { rule, info, written, directory });
+                    wanted.push(Wanted { properties, info, written, directory });
                     Dump::Copying(is_written)
                 }
                 Err(error) => Dump::Ended(Reply::new(false, error.clone())),
@@ -180,9 +187,9 @@ impl Engine {
         let Ok((copies, _)) = copies else { return };
         let info_name = self.parts.info_path.file_name().unwrap_or_default().to_owned();
         let copy = move || {
-            for Wanted { rule, info, written, directory } in wanted {
+            for Wanted { properties, info, written, directory } in wanted {
                 let path = directory.join(&info_name);
-                let _ = written.send(write(&copies, &directory, rule.as_deref(), &path, &info));
+                let _ = written.send(write(&copies, &directory, &properties, &path, &info));
             }
         };
         // If there is no thread, the senders are dropped, by which the dumps fail.
@@ -256,13 +263,13 @@ impl Engine {
 fn write(
     copies: &[(OsString, KeptCopy)],
     directory: &Path,
-    rule: Option<&str>,
+    properties: &[(&str, String)],
     path: &Path,
     info: &RunInfo,
 ) -> Result<(), String> {
-    let property = rule.map(|rule| (property::DUMPED_FOR, rule));
+    let properties: Vec<_> = properties.iter().map(|(key, text)| (*key, text.as_str())).collect();
     for (file, copy) in copies {
-        let written = copy.write(&directory.join(file), property.as_slice());
+        let written = copy.write(&directory.join(file), &properties);
         written.map_err(|error| error.to_string())?;
     }
     let failed = |error| format!("`{}` cannot be written: {error}", path.display());

@@ -33,7 +33,14 @@ impl Rule for SlowStep {
             let time_ns = key.strip_prefix(property::SLOW_STEP)?.parse().ok()?;
             Some((time_ns, serde_json::from_str(value).ok()?))
         });
-        let looked: Vec<(u64, Value)> = looked.collect();
+        let mut looked: Vec<(u64, Value)> = looked.collect();
+        // A dump is about one of them. Others were before.
+        if let Some(why) = file.property(property::DUMPED_WHY) {
+            looked.retain(|(_, slow)| slow["text"].as_str().is_some_and(|text| why.contains(text)));
+        } else if file.property(property::DUMPED_FOR).is_some() {
+            looked.sort_by_key(|(time_ns, _)| *time_ns);
+            looked.drain(..looked.len().saturating_sub(1));
+        }
         let longest = looked.iter().max_by_key(|(_, slow)| slow["age_ns"].as_u64());
         if let Some(longest) = longest {
             return Verdict::Found(vec![finding(scene, &looked, longest)]);
@@ -52,6 +59,9 @@ fn finding(scene: &Scene<'_>, looked: &[(u64, Value)], longest: &(u64, Value)) -
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let step = scene.later_steps.iter().find(|step| step.start <= *time_ns && *time_ns < step.end);
     let whole = step.map(|step| format!(" The step took {}.", duration(step.length())));
+    let begun_ns = time_ns.saturating_sub(slow["age_ns"].as_u64().unwrap_or(0));
+    let kept = scene.rank.file.kept_since_ns().filter(|since_ns| begun_ns < *since_ns);
+    let cut = kept.map(|_| " It began before the part that was kept, so other reports lack it.");
     let stacks = slow["stacks"].as_str();
     let stacks = stacks.map(|name| format!(" The run's {name} has the stacks of all ranks."));
     let more = match looked.len() {
@@ -63,9 +73,10 @@ fn finding(scene: &Scene<'_>, looked: &[(u64, Value)], longest: &(u64, Value)) -
         }
     };
     let seen = format!(
-        "Seen while a step took long: {}.{}{}{more}",
+        "Seen while a step took long: {}.{}{}{}{more}",
         text(&slow["text"]),
         whole.unwrap_or_default(),
+        cut.unwrap_or_default(),
         stacks.unwrap_or_default(),
     );
     let line = slow["function"].as_str().map(|function| SourceLine {

@@ -26,6 +26,14 @@ fn the_longest_slow_step_is_found_with_its_line_and_its_length() {
         (format!("{}150000000", property::SLOW_STEP), long.as_str()),
         (format!("{}250000000", property::SLOW_STEP), short.as_str()),
     ];
+    let of_dump = |key: &str, value| [&facts[..], &[(key.to_owned(), value)]].concat();
+    for (dump, function) in [
+        (of_dump(property::DUMPED_WHY, "a step took long: rank 0 is late in saves"), "saves"),
+        (of_dump(property::DUMPED_FOR, "SlowStep"), "saves"),
+    ] {
+        let (finding, places) = &job(&dump).ask("SlowStep").found[0];
+        assert_eq!((&finding.line.as_ref().unwrap().function[..], places.len()), (function, 1));
+    }
     let outcome = job(&facts).ask("SlowStep");
     let (finding, places) = &outcome.found[0];
     let seen = "Seen while a step took long: rank 0 is late in loads. The step took 100.0 ms. The \

@@ -91,6 +91,9 @@ pub mod property {
     /// In a dump of what a run kept: the rule of findings whose event the dump was written for, if
     /// there is one.
     pub const DUMPED_FOR: &str = "tprof.dumped_for";
+    /// In such a dump: what happened, as the line on standard error has it. Events of the same rule
+    /// from before have properties, too. It is absent under `--redact`.
+    pub const DUMPED_WHY: &str = "tprof.dumped_why";
     /// The beginning of the key for what is recorded less from a moment on (`--budget`); the process
     /// and the part follow. The value is an object: `process` (`null` for the whole job), `part`,
     /// `time_ns`, `share` (what the part cost, of the CPU time), `budget_percent`, `rate` (of
