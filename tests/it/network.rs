@@ -125,7 +125,7 @@ fn a_process_in_another_network_namespace_has_the_bytes_of_that_one() {
     let run = scratch.run();
     let gate = scratch.join("gate");
     let job = alone(&sender(Some(&gate)));
-    let live = Live::start(&traced_job(&job, &["--mem", "off"], &run), &scratch.cwd());
+    let mut live = Live::start(&traced_job(&job, &["--mem", "off"], &run), &scratch.cwd());
     // The collector finds the namespace after the process has attached.
     wait_until("readings of the namespace", || {
         run.join("run.json").exists() && run.join("rank-0.tprof").exists() && {
@@ -134,12 +134,19 @@ fn a_process_in_another_network_namespace_has_the_bytes_of_that_one() {
         }
     });
     fs::write(&gate, "").unwrap();
+    live.wait_for("expect received=");
+    let is_read = |bytes: u64| bytes >= STEPS * BYTES;
+    wait_until("a reading after the last step", || {
+        let rows = rows(&run);
+        let row = loopback(&rows, false);
+        row.is_some_and(|row| row["received_bytes"].as_u64().is_some_and(is_read))
+    });
+    fs::remove_file(&gate).unwrap();
     let outcome = live.finish();
     let truth = truth(&outcome);
     let rows = rows(&run);
     let row = loopback(&rows, false).unwrap_or_else(|| panic!("{rows:?}"));
     assert_eq!(row["ranks"], "rank 0", "{row}");
-    // The last reading may be up to a tenth of a second before the process ended.
     assert_bytes(row, truth);
 }
 

@@ -2,7 +2,8 @@
 steps.
 
 Usage: network_bytes.py STEPS BYTES [FILE]
-Before the first step, it sends packets of one byte until FILE exists, if one is named.
+Before the first step, it sends packets of one byte until FILE exists, if one is named. At the end it
+waits until FILE is gone.
 Prints how many bytes the interface received in all steps, by the kernel's own count, and their time.
 """
 
@@ -49,4 +50,7 @@ for step in range(STEPS):
 sender.close()
 os.waitpid(child, 0)
 tprof.step(STEPS)
-print("expect received=%d seconds=%f" % (received() - before, time.monotonic() - begun))
+print("expect received=%d seconds=%f" % (received() - before, time.monotonic() - begun), flush=True)
+# A namespace can't be read any more once its last process has ended.
+while len(sys.argv) > 3 and os.path.exists(sys.argv[3]):
+    time.sleep(0.01)
