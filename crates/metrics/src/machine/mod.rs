@@ -17,7 +17,7 @@ pub use errors::{CounterKey, MachineErrors, Rise, TimedError, Totals, UNCORRECTE
 /// Registers the report, for the list of kinds.
 pub const KIND: DocumentKind = DocumentKind {
     name: "machine",
-    about: "errors of GPUs, the kernel and the network, and the network's bytes",
+    about: "errors of GPUs, kernel and network; the network's bytes",
     analysis: || boxed(Machine),
 };
 
