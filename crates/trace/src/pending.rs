@@ -17,6 +17,8 @@ pub(crate) struct Pending {
     pub totals: Vec<HeapTotals>,
     pub recording: Vec<RecordingTotals>,
     pub counters: Vec<Counter>,
+    /// Names of the marks of steps, which nothing else uses. They are dropped with these.
+    pub step_names: Vec<NameRow>,
     pub marks: Vec<Mark>,
     pub losses: Vec<Loss>,
     pub devices: Vec<Device>,

@@ -136,6 +136,8 @@ struct Place {
     closed: bool,
     /// The segments that belong to the file, by their numbers.
     segments: BTreeMap<u64, SegmentPlace>,
+    /// Whether the blocks that are read now are those of a segment.
+    is_in_segment: bool,
     /// Beginnings of the newest rows of the history, ns.
     history: BTreeSet<u64>,
 }
@@ -196,7 +198,8 @@ impl TraceTail {
         id: NameId,
     ) -> String {
         let known = news.names.get(&id.0).map(|name| &**name);
-        if let Some(name) = known.or_else(|| self.at.names.kept(id.0)) {
+        let names = &self.at.names;
+        if let Some(name) = known.or_else(|| names.kept(id.0)).or_else(|| names.passing(id.0)) {
             return name.to_owned();
         }
         let source = file.try_clone().map(|file| Source::of(file, self.at.length));
@@ -440,7 +443,11 @@ impl TraceTail {
             let of = |kind| spans.is_some_and(|wants| wants(kind, name));
             [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator].into_iter().any(of)
         };
-        self.at.names.add(block.offset, &rows, is_wanted);
+        if self.at.is_in_segment {
+            self.at.names.add_passing(&rows);
+        } else {
+            self.at.names.add(block.offset, &rows, is_wanted);
+        }
         news.names.extend(rows.into_iter().map(|row| (row.id, row.text.into())));
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::planes::PlaneReader;
 use crate::scan::{IndexRow, Source};
 use crate::tables::{NameRow, table};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Maximum number of name blocks whose position is stored. A name in a later block is known only to
 /// the call that reads the block.
@@ -35,6 +36,9 @@ pub(crate) struct TailNames {
     blocks: Vec<NamesBlock>,
     kept: FxHashMap<u32, Box<str>>,
     kept_bytes: usize,
+    /// The newest names in segments. The rows that use them follow them there, so a call may have
+    /// read only the names.
+    passing: BTreeMap<u32, Box<str>>,
     /// The wanted names by id, each with the number of rows that have used it.
     wanted: FxHashMap<u32, (Box<str>, u32)>,
 }
@@ -53,6 +57,21 @@ impl TailNames {
                 self.wanted.insert(row.id, (row.text.as_str().into(), 0));
             }
         }
+    }
+
+    /// Stores names of a segment, where they can't be looked up again.
+    pub fn add_passing(&mut self, rows: &[NameRow]) {
+        for row in rows.iter().filter(|row| row.text.len() <= MAX_WANTED_BYTES) {
+            self.passing.insert(row.id, row.text.as_str().into());
+            if self.passing.len() > MAX_KEPT {
+                self.passing.pop_first();
+            }
+        }
+    }
+
+    /// Returns a name that was in a segment lately.
+    pub fn passing(&self, id: u32) -> Option<&str> {
+        self.passing.get(&id).map(|name| &**name)
     }
 
     /// Makes room among the wanted names if there are too many: removes the names of the older half

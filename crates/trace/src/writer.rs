@@ -162,10 +162,15 @@ impl TraceWriter {
 
     /// Adds a name that the writer doesn't remember.
     fn add_name(&mut self, text: &str) -> NameId {
+        let row = self.new_name(text);
+        self.pending.names.push(row);
+        NameId(self.last_name)
+    }
+
+    fn new_name(&mut self, text: &str) -> NameRow {
         self.last_name += 1;
         self.pending.bytes += text.len() + size_of::<NameRow>();
-        self.pending.names.push(NameRow { id: self.last_name, text: text.to_owned() });
-        NameId(self.last_name)
+        NameRow { id: self.last_name, text: text.to_owned() }
     }
 
     /// Sets who sees the rows that are written from now on. It gets all names.
@@ -281,7 +286,7 @@ impl TraceWriter {
         self.rows(&mut pending.recording)?;
         self.rows(&mut pending.counters)?;
         self.rows_of_switches(&mut pending.marks)?;
-        self.rows(&mut pending.marks)?;
+        self.rows_of_marks(&mut pending.marks, &mut pending.step_names)?;
         self.rows(&mut pending.losses)?;
         self.rows(&mut pending.devices)?;
         self.rows(&mut pending.streams)?;
@@ -354,6 +359,30 @@ impl TraceWriter {
         let written = self.rows(&mut switches);
         self.stay(None);
         marks.append(&mut switches);
+        written
+    }
+
+    /// Writes marks, and before them the names of steps. If only the last part of what happens is
+    /// kept, these go with the marks: a job that goes on for days makes very many.
+    fn rows_of_marks(
+        &mut self,
+        marks: &mut Vec<Mark>,
+        step_names: &mut Vec<NameRow>,
+    ) -> Result<(), TraceError> {
+        if self.kept.is_none() || step_names.is_empty() {
+            self.rows(step_names)?;
+            return self.rows(marks);
+        }
+        self.stay(Some(false));
+        // Until the marks are written, their names are written again with them.
+        let named = self.rows(&mut step_names.clone());
+        self.stay(None);
+        self.keep_together(true);
+        let written = named.and_then(|()| self.rows(marks));
+        self.keep_together(false);
+        if written.is_ok() {
+            step_names.clear();
+        }
         written
     }
 

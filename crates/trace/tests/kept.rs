@@ -213,6 +213,33 @@ fn a_killed_writer_leaves_the_last_part() {
 }
 
 #[test]
+fn names_of_steps_are_deleted_with_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut writer, path) = create(directory.path(), None);
+    let names = || {
+        let file = TraceFile::open(&path).unwrap();
+        let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
+        let of: Vec<String> = marks.map(|mark| file.name(mark.name).to_owned()).collect();
+        (of, file.names().filter(|(_, name)| name.starts_with("step ")).count())
+    };
+    for number in 0..1000 {
+        let time_ns = common::START + number * MS;
+        writer.mark_named((Some(0), time_ns), MarkKind::Step, &format!("step {number}"));
+        writer.flush().unwrap();
+        writer.forget_before(time_ns.saturating_sub(100 * MS), time_ns);
+    }
+    let check = |end: bool| {
+        let (of, all) = names();
+        assert!((100..200).contains(&of.len()) && all < 200, "{} {all} {end}", of.len());
+        let numbers = (1000 - of.len()..1000).map(|number| format!("step {number}"));
+        assert!(of.into_iter().eq(numbers));
+    };
+    check(false);
+    writer.finish().unwrap();
+    check(true);
+}
+
+#[test]
 fn rows_that_are_shown_are_read_at_once_and_stay_once() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, path) = create(directory.path(), None);

@@ -70,7 +70,9 @@ impl TraceTail {
             // Old segments make room for new ones, so that all of them together may decode to more
             // than the file.
             let decoded = self.at.decoded;
+            self.at.is_in_segment = true;
             let taken = self.take(&source, &IndexRow { offset, header }, decoder, news);
+            self.at.is_in_segment = false;
             self.at.decoded = decoded;
             self.at.damaged += u64::from(taken.is_err());
             if is_event(header.table) {

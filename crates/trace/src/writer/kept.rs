@@ -63,6 +63,8 @@ pub(super) struct Kept {
     span_ns: u64,
     /// Everything after this time is kept, ns; 0 if everything is.
     since_ns: u64,
+    /// Whether the next blocks belong into the segment of the one before.
+    is_together: bool,
     /// Whether the rows that are written now stay or pass, if their table doesn't decide that.
     pub stays: Option<bool>,
     last_totals: LastTotals,
@@ -111,6 +113,7 @@ impl Kept {
             closed_ns: 0,
             span_ns: u64::MAX,
             since_ns: 0,
+            is_together: false,
             stays: None,
             last_totals: LastTotals::default(),
         }
@@ -138,10 +141,11 @@ impl Kept {
     /// Whether the next block must begin another segment.
     fn is_full(&self) -> bool {
         self.last.is_none()
-            || self.segments.back().is_none_or(|last| {
-                last.bytes >= self.room.segment_bytes()
-                    || last.last_ns.saturating_sub(last.begun_ns) > self.span_ns
-            })
+            || !self.is_together
+                && self.segments.back().is_none_or(|last| {
+                    last.bytes >= self.room.segment_bytes()
+                        || last.last_ns.saturating_sub(last.begun_ns) > self.span_ns
+                })
     }
 
     /// Ends the last segment, so that it is never written again.
@@ -341,6 +345,13 @@ impl TraceWriter {
             last_totals,
             names,
         }))
+    }
+
+    /// Sets whether the next blocks belong into the segment of the one before.
+    pub(super) fn keep_together(&mut self, is_together: bool) {
+        if let Some(kept) = &mut self.kept {
+            kept.is_together = is_together;
+        }
     }
 
     /// Writes rows of a table that stays into the segments, for readers of a run that still lasts or

@@ -110,7 +110,12 @@ impl TraceWriter {
         text: &str,
     ) {
         let name = match kind {
-            MarkKind::Step => self.add_name(text),
+            MarkKind::Step => {
+                let row = self.new_name(text);
+                let id = row.id;
+                self.pending.step_names.push(row);
+                NameId(id)
+            }
             _ => self.name(text),
         };
         let row = Mark { time_ns, process, name, kind };
