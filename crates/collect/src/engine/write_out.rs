@@ -39,14 +39,22 @@ impl Engine {
 
     /// Replies to the requests for which all data has arrived or that have waited long enough.
     pub(super) fn reply_to_write_requests(&mut self) {
-        for mut request in std::mem::take(&mut self.write_requests) {
+        let requests = std::mem::take(&mut self.write_requests);
+        let sampled_until_ns = self.sampled_until_ns;
+        let is_sampled = |request: &WriteRequest| sampled_until_ns >= request.sampled_ns;
+        // Of many requests, the first writes for all that are as far.
+        let sampled = requests.iter().filter(|request| is_sampled(request));
+        let settled_ns = sampled.map(|request| request.until_ns).max().unwrap_or(0);
+        let mut written_ns = 0;
+        for mut request in requests {
             let now = sys::monotonic_ns();
             let is_late = now >= request.reply_by_ns;
-            let is_sampled = self.sampled_until_ns >= request.sampled_ns;
+            let is_sampled = is_sampled(&request);
+            let until_ns = if is_sampled { settled_ns } else { request.until_ns };
             let mappings_are_read = self.open.modules == 0;
             if !request.is_written && (is_sampled && mappings_are_read || is_late) {
                 request.is_written = true;
-                self.write_out(now, request.until_ns);
+                self.write_out_once(&mut written_ns, now, until_ns);
             }
             // Writing may have sent more tasks to the workers.
             let mappings_are_read = self.open.modules == 0;
@@ -73,8 +81,16 @@ impl Engine {
                 .filter_map(|(has_arrived, what)| (!has_arrived).then_some(what))
                 .collect();
             // Names and mappings may have arrived since the last write.
-            self.write_out(now, request.until_ns);
+            self.write_out_once(&mut written_ns, now, until_ns);
             let _ = request.reply.send(Reply::with(serde_json::json!({ "missing": missing })));
+        }
+    }
+
+    /// Writes all data that has arrived, unless that was done for so late a time.
+    fn write_out_once(&mut self, written_ns: &mut u64, now: u64, settled_ns: u64) {
+        if settled_ns > *written_ns {
+            *written_ns = settled_ns;
+            self.write_out(now, settled_ns);
         }
     }
 

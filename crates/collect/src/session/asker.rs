@@ -24,7 +24,9 @@ impl Asker {
         let (reply, answer) = channel();
         self.events.send(Event::Control(request.clone(), reply)).ok()?;
         self.session.wake();
-        let busy = || Reply::new(false, "the collector is busy".to_owned());
+        // A dump that was asked for twice is one.
+        let waits = matches!(request, Request::Dump { .. });
+        let busy = || Reply { waits, ..Reply::new(false, "the collector is busy".to_owned()) };
         Some(answer.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| busy()))
     }
 

@@ -21,8 +21,9 @@ use tprof_trace::is_info_name;
 const MOST: u32 = 1000;
 /// Largest number of dumps that events cause within an hour.
 const MOST_HOURLY: usize = 4;
-/// Time between two questions whether all is written.
-const BETWEEN: Duration = Duration::from_millis(50);
+/// Shortest and longest time between two questions whether all is written. Each is twice as long as
+/// the one before, since a thousand may ask at once.
+const BETWEEN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 /// Longest time in which all must be written.
 const WITHIN: Duration = Duration::from_secs(600);
 
@@ -114,12 +115,14 @@ fn remove_parts(dump: &Path) {
 
 fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     let until = Instant::now() + WITHIN;
+    let [mut pause, longest] = BETWEEN;
     loop {
         let reply = control::request(run, request)?;
         if !reply.waits || Instant::now() >= until {
             return Ok(reply);
         }
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(longest);
     }
 }
 
