@@ -360,7 +360,7 @@ fn a_job_that_is_started_again_keeps_what_the_first_has_left() {
     let run = scratch.run();
     let start = |steps| Live::start(&traced_job(&job(steps, ""), &options, &run), &scratch.cwd());
     let mut live = start(100_000);
-    live.wait_for("step 200");
+    live.wait_for("step 800");
     let killed = children_of(live.pid());
     for pid in [vec![live.pid()], killed].concat() {
         kill(pid, libc::SIGKILL);
@@ -378,7 +378,8 @@ fn a_job_that_is_started_again_keeps_what_the_first_has_left() {
     let known: Vec<u64> =
         history.as_array().unwrap().iter().map(|row| row["steps"].as_u64().unwrap()).collect();
     assert!(known.len() == 2 && known.contains(&299), "{history}");
-    assert!(known.iter().any(|steps| (100..299).contains(steps)), "{history}");
+    // Of the last seconds before the end there are only the events of the last one.
+    assert!(known.iter().any(|steps| *steps != 299 && *steps > 100), "{history}");
 }
 
 #[test]
