@@ -9,7 +9,7 @@ use tprof_tests::{
     report, run_info, stack, tprof, traced, traced_job, wait_until,
 };
 use tprof_trace::TraceFile;
-use tprof_trace::model::MarkKind;
+use tprof_trace::model::{MarkKind, property};
 
 /// The stacks of the program `over_budget` cost far more, and its samples far less.
 const LITTLE: &[&str] = &["--budget", "0.1%", "--mem", "exact", "--activities", "mem"];
@@ -166,6 +166,28 @@ fn each_process_has_a_budget_of_its_own() {
     let info = run_info(&run, |info| info["finished"] == true);
     let processes: Vec<String> = left_out(&info).into_iter().map(|[process, ..]| process).collect();
     assert_eq!(processes, [format!("{child} over_budget")]);
+}
+
+#[test]
+fn each_rank_has_a_budget_of_its_own() {
+    let scratch = Scratch::new();
+    let (run, program) = (scratch.run(), program("over_budget"));
+    let program = program.display();
+    let both = Job::sh(&format!(
+        "RANK=1 WORLD_SIZE=2 {program} light </dev/null & RANK=0 WORLD_SIZE=2 {program} heavy; wait"
+    ));
+    let options = [LITTLE, &["--keep", "60s"]].concat();
+    let mut live = Live::start(&traced_job(&both, &options, &run), &scratch.cwd());
+    live.wait_for("ready");
+    run_info(&run, |info| lacks(info, STACKS));
+    assert_eq!(live.finish().code, Some(0));
+    let thinned = |rank| {
+        let file = rank_file(&run, rank);
+        file.properties().filter(|(key, _)| key.starts_with(property::THINNED)).count()
+    };
+    assert!(thinned(0) > 0 && thinned(1) == 0, "{} {}", thinned(0), thinned(1));
+    let notes = memory_report(&run).0["notes"].to_string();
+    assert!(notes.contains("without stacks"), "{notes}");
 }
 
 #[test]
