@@ -12,20 +12,20 @@ const MAX_LINKS: u32 = 40;
 /// Where the files of a file system are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// In memory.
+    /// They are kept in memory, as in tmpfs.
     Memory,
-    /// On a block device.
+    /// They are kept on a block device of this host.
     Disk,
-    /// On another host.
+    /// They are kept on another host.
     Network,
-    /// Unknown: FUSE, or a type that isn't listed here.
+    /// It is unknown: the type is FUSE, or isn't listed here.
     Other,
 }
 
-/// A mounted file system.
+/// A file system that is mounted somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its mount point.
+    /// The directory at which it is mounted.
     pub at: PathBuf,
     /// Its type, such as `ext4` or `nfs4`.
     pub kind: String,

@@ -30,7 +30,7 @@ pub(super) struct Recording {
     /// The schedule that `tprof ctl start --steps` has set, if any. Processes switch their
     /// recording at its steps.
     pub steps: Option<Schedule>,
-    /// Who has set it.
+    /// Identifies the request that set it, so that others don't replace it.
     pub asker: String,
     /// Time when `tprof ctl start --steps` last asked processes to count steps, ns; `None` if they
     /// count only what costs nothing.

@@ -5,7 +5,7 @@ use super::network;
 use super::traffic::{self, Namespaces};
 use super::{ErrorCounter, MachineMessage};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,6 +25,9 @@ const TRAFFIC_PAUSE_NS: u64 = 100_000_000;
 const NAMESPACES_PAUSE_NS: u64 = 1_000_000_000;
 /// Time between two readings of line rates, which may need an answer of the adapter's firmware.
 const RATES_PAUSE_NS: u64 = 10_000_000_000;
+/// Most network namespaces that are told, and most processes of each. They tell which ranks are in
+/// it.
+const MOST_TOLD: usize = 64;
 /// Readings of either kind may take at most one part in this many of the time.
 const SHARE: u64 = 200;
 /// Longest wait for a line of the kernel's log.
@@ -61,6 +64,9 @@ pub struct MachineWatcher {
     processes: WatchedProcesses,
     namespaces: Namespaces,
     namespaces_left_out: usize,
+    /// The processes of each namespace that are in the facts. Facts stay for the whole run, so a job
+    /// that begins processes for ever must not add to them for ever.
+    told_namespaces: BTreeMap<u64, BTreeSet<u32>>,
     namespaces_due_ns: u64,
     places_left_out: usize,
     line_rates: BTreeMap<String, u64>,
@@ -93,6 +99,7 @@ impl MachineWatcher {
             processes: WatchedProcesses::default(),
             namespaces: Namespaces::new(),
             namespaces_left_out: 0,
+            told_namespaces: BTreeMap::new(),
             namespaces_due_ns: 0,
             places_left_out: 0,
             line_rates: BTreeMap::new(),
@@ -193,6 +200,17 @@ impl MachineWatcher {
             self.namespaces_due_ns = now + NAMESPACES_PAUSE_NS;
             let pids = self.processes.lock().unwrap_or_else(PoisonError::into_inner).clone();
             (self.namespaces, self.namespaces_left_out) = traffic::namespaces(&self.root, &pids);
+            for (namespace, pids) in &self.namespaces {
+                let is_full = self.told_namespaces.len() >= MOST_TOLD;
+                if is_full && !self.told_namespaces.contains_key(namespace) {
+                    continue;
+                }
+                let told = self.told_namespaces.entry(*namespace).or_default();
+                let room = MOST_TOLD.saturating_sub(told.len());
+                let new: Vec<u32> =
+                    pids.iter().filter(|pid| !told.contains(pid)).copied().collect();
+                told.extend(new.into_iter().take(room));
+            }
         }
         // A rate is as good as the time of its readings.
         let now = sys::monotonic_ns();
@@ -215,7 +233,7 @@ impl MachineWatcher {
             "traffic_every_ms": TRAFFIC_PAUSE_NS / 1_000_000,
             "line_rates": self.line_rates,
             "places_left_out": self.places_left_out,
-            "namespaces": self.namespaces,
+            "namespaces": self.told_namespaces,
             "namespaces_left_out": self.namespaces_left_out,
             "are_pids_of_host": are_pids_of_host(),
         });

@@ -14,7 +14,7 @@ struct Counted {
     /// Tells the process from a later one with the same id.
     start_tick: Option<u64>,
     parent: u32,
-    /// The kernel's count.
+    /// What the kernel counted for it when it was last read.
     read: Transferred,
     /// The part of it that is of children for which the process has waited.
     of_children: Transferred,
@@ -103,7 +103,7 @@ fn difference(a: Transferred, b: Transferred) -> Transferred {
 
 /// Whether no count of `a` is above that of `b`.
 fn is_within(a: Transferred, b: Transferred) -> bool {
-    sum(difference(a, b), Transferred::default()) == Transferred::default()
+    difference(a, b) == Transferred::default()
 }
 
 /// Returns the larger of each count: a process never takes back what it transferred.

@@ -1,4 +1,5 @@
-//! What the findings judge of a rank's calls on files.
+//! Prepares a rank's calls on files for the findings: those in the judged time, divided into calls of
+//! the thread that drives the job and calls of others.
 
 use std::collections::BTreeMap;
 
@@ -110,13 +111,13 @@ fn is_read_of_file(row: &FileCalls) -> bool {
 /// A file, or files that are listed together, from which a job read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DataSet {
-    /// The path, or `DIRECTORY/*.EXTENSION`.
+    /// Path of the file, or `DIRECTORY/*.EXTENSION` for several.
     pub file: String,
     /// The file system; empty if it is unknown.
     pub file_system: String,
     /// How often a file was opened.
     pub opens: u64,
-    /// The reads.
+    /// Sums of the calls that read from it.
     pub reads: FileSums,
     /// Time in reads, and in calls that open and close, of threads that drive the job, ns.
     pub driving_ns: u64,

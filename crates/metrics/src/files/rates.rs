@@ -40,7 +40,7 @@ pub struct Rates {
     pub best: Option<f64>,
     /// Time in seconds with less than half of the best rate, ns.
     pub slow_ns: u64,
-    /// Bytes in those seconds.
+    /// Bytes that were transferred in those seconds.
     pub slow_bytes: u64,
     /// The slowest of those seconds, ns on the file's clock.
     pub slowest: Option<Interval>,

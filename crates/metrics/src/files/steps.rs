@@ -11,11 +11,11 @@ pub struct StepFiles {
     pub number: u64,
     /// Time of the step, ns.
     pub duration_ns: u64,
-    /// Bytes read from files.
+    /// Bytes that were read from files.
     pub read: u64,
     /// Time in these reads, summed over threads, ns.
     pub read_ns: u64,
-    /// Bytes written to files.
+    /// Bytes that were written to files.
     pub written: u64,
     /// Time in these writes and in waits for the disk, summed over threads, ns.
     pub write_ns: u64,

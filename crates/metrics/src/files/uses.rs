@@ -20,7 +20,7 @@ const MANY: usize = 16;
 /// What calls were made on and from: the key of a sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Use {
-    /// What the file is.
+    /// Whether it is a file, a socket, a pipe or a device.
     pub kind: FileKind,
     /// Path of the file, or of several: `DIRECTORY/*.EXTENSION` or `DIRECTORY/*/*.EXTENSION`; or a
     /// socket's peer. Empty if it is unknown.
@@ -28,7 +28,7 @@ pub struct Use {
     /// The file system, as in `nfs4 at /data (server:/export)`; empty if it is unknown, or if this
     /// isn't a file.
     pub file_system: String,
-    /// What the calls did.
+    /// Which kind of call it was: open, read, write and so on.
     pub operation: FileOperation,
     /// The line of the program that made them; `None` if no call had a stack with a line.
     pub line: Option<CodeLine>,

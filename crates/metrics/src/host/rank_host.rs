@@ -75,8 +75,8 @@ pub struct RankHost {
     pub collective: Vec<Interval>,
     /// The longest waits and samples at each place in the judged time, longest first.
     pub longest: Vec<(Arc<Place>, Interval)>,
-    /// What the driving thread read and wrote in the judged time, by line; `None` if calls on files
-    /// were not recorded.
+    /// What the driving thread read and wrote in the judged time, by line. Only [`Self::with_bytes`]
+    /// computes it. `None` also if calls on files were not recorded.
     pub bytes: Option<LineBytes>,
 }
 
@@ -180,7 +180,6 @@ impl RankHost {
             concurrent(&waiting, &|place| place.part == Part::Other && place.cause.is_of_thread());
         let longest = longest(all);
         let visible = SampledCode::of(cpu);
-        let bytes = LineBytes::of(rank.file, driver.thread, life.window);
         Some(RankHost {
             driver,
             life,
@@ -200,8 +199,14 @@ impl RankHost {
             visible,
             collective,
             longest,
-            bytes,
+            bytes: None,
         })
+    }
+
+    /// Adds the bytes that the driving thread read and wrote at each line.
+    pub fn with_bytes(self, rank: &RankTrace<'_>) -> RankHost {
+        let bytes = LineBytes::of(rank.file, self.driver.thread, self.life.window);
+        RankHost { bytes, ..self }
     }
 
     /// Returns the wall time outside of start-up and the judged time.

@@ -30,7 +30,8 @@ impl Analysis for HostReport {
     fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> Option<RankHost> {
         // A launcher drives no rank.
         at.rank?;
-        RankHost::within(rank, |steps| options.cut.interval(at.clock, steps))
+        let host = RankHost::within(rank, |steps| options.cut.interval(at.clock, steps));
+        host.map(|host| host.with_bytes(rank))
     }
 
     fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {

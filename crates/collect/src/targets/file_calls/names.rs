@@ -40,7 +40,7 @@ struct FileSystem {
     counts_reads: bool,
 }
 
-/// Files of one directory.
+/// The files of a directory that the image opened.
 #[derive(Debug)]
 struct Directory {
     /// The names of those that have a name of their own.
@@ -48,7 +48,7 @@ struct Directory {
     file_system: FileSystem,
 }
 
-/// What a row says of its file.
+/// The columns of a row that describe its file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Described {
     pub kind: FileKind,
