@@ -78,7 +78,7 @@ impl Rule for BlockingIo {
             let ns = host.ledger.ns(Part::FileIo) - saving(Part::FileIo);
             if is_found(host, ns) && is_explained(scene, ns) {
                 return Verdict::no_problem(
-                    "a finding on how files are read says why the job waits for them",
+                    "it waits for files, and another finding says how it reads them",
                 );
             }
             let left = |part| host.ledger.ns(part) - saving(part);

@@ -1,7 +1,7 @@
 //! Shares verdicts and gains among the rules on calls on files.
 
 use tprof_facts::units::{bytes, counted, duration, percent, rate};
-use tprof_metrics::files::{FileSums, JudgedFiles, Use};
+use tprof_metrics::files::{FileSums, JudgedFiles, ReaderTime, Use};
 use tprof_metrics::host::RankHost;
 use tprof_rank::samples::Part;
 use tprof_trace::model::FileOperation;
@@ -22,8 +22,8 @@ pub(super) fn files<'s>(scene: &'s Scene<'_>) -> Result<&'s JudgedFiles, Verdict
     })
 }
 
-/// Returns the time that the job saves at most if these reads took no time: `driving_ns` of the
-/// driving thread, and `others_ns` of other threads, from which the driving thread gets its data.
+/// Returns the time that the job saves at most if calls with this time took none, ns. The driving
+/// thread may get its data from the other threads.
 ///
 /// If the driving thread waits for what others read, then a read that takes no time shortens its
 /// wait by that reader's share; without such waits, readers delay nobody.
@@ -31,20 +31,20 @@ pub(super) fn gain(
     scene: &Scene<'_>,
     host: &RankHost,
     files: &JudgedFiles,
-    driving_ns: u64,
-    others_ns: u64,
+    time: ReaderTime,
 ) -> u64 {
     let places = host.ledger.places(Some(Part::Data)).into_iter();
     let waits = places.filter(|(place, _)| !place.is_inline);
     let waits_ns: u64 = waits.map(|(_, time)| time.ns - time.running_ns).sum();
-    let of_others = (others_ns / files.other_readers.max(1)).min(waits_ns);
-    let ns = driving_ns.min(host.ledger.wall_ns) + of_others;
+    let of_others = (time.others_ns / files.other_readers.max(1)).min(waits_ns);
+    let ns = time.driving_ns.min(host.ledger.wall_ns) + of_others;
     if scene.has_device() { ns.min(scene.late.length()) } else { ns }
 }
 
 /// Says how much of the time of reads is whose: `1.2 s of the driving thread and 7.5 s of 4 other
 /// threads`.
-pub(super) fn whose(files: &JudgedFiles, driving_ns: u64, others_ns: u64) -> String {
+pub(super) fn whose(files: &JudgedFiles, time: ReaderTime) -> String {
+    let ReaderTime { driving_ns, others_ns } = time;
     let of_driving = format!("{} of the driving thread", duration(driving_ns));
     let of_others = || {
         let readers = counted(files.other_readers, "other thread", "other threads");

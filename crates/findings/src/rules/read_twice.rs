@@ -67,8 +67,7 @@ fn of_file(
     file: &str,
     of: &ReadAgain,
 ) -> Finding {
-    let again = |ns: u64| (ns as f64 * of.again_share()) as u64;
-    let (driving_ns, others_ns) = (again(of.driving_ns), again(of.others_ns));
+    let time = of.time.times(of.again_share());
     let memory = scene.machine.memory_bytes;
     let fits = memory.map(|memory| of.distinct_bytes < memory / 2);
     let of_memory = memory.map(|memory| format!(" The machine has {} of memory.", bytes(memory)));
@@ -79,7 +78,7 @@ fn of_file(
         bytes(of.distinct_bytes),
         bytes(of.storage_bytes),
         bytes(of.again_bytes()),
-        whose(files, driving_ns, others_ns),
+        whose(files, time),
         of_memory.unwrap_or_default(),
     );
     let advice = match fits {
@@ -95,7 +94,7 @@ fn of_file(
              container's limit."
         }
     };
-    let bound_ns = gain(scene, host, files, driving_ns, others_ns);
+    let bound_ns = gain(scene, host, files, time);
     let set = files.data_sets().into_iter().find(|set| set.file == file);
     finding_in(
         scene,

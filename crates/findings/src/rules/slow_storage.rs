@@ -1,7 +1,7 @@
 //! SlowStorage: reads from a file system that was faster at other times of the run.
 
 use tprof_facts::units::{duration, rate};
-use tprof_metrics::files::{JudgedFiles, Rates, SumsByUse};
+use tprof_metrics::files::{JudgedFiles, Rates, ReaderTime, SumsByUse};
 use tprof_metrics::host::RankHost;
 use tprof_trace::model::{FileKind, FileOperation};
 
@@ -57,9 +57,8 @@ fn of_file_system(
         });
         of_it.map(|(_, sum)| sum.ns).sum::<u64>()
     };
-    let saved = |ns: u64| (ns as f64 * rates.saved_share()) as u64;
-    let bound_ns =
-        gain(scene, host, files, saved(reads(&files.driving)), saved(reads(&files.others)));
+    let time = ReaderTime { driving_ns: reads(&files.driving), others_ns: reads(&files.others) };
+    let bound_ns = gain(scene, host, files, time.times(rates.saved_share()));
     let slowest = rates.slowest.map(|period| {
         format!(
             " The slowest second begins {} after the start of the run.",

@@ -72,21 +72,21 @@ fn is_small(set: &DataSet) -> bool {
 }
 
 fn of_set(scene: &Scene<'_>, host: &RankHost, files: &JudgedFiles, set: &DataSet) -> Finding {
-    let all_ns = set.driving_ns + set.others_ns;
+    let small_files = has_small_files(set);
+    // Where files are large or few, opening them isn't what takes time.
+    let time = match small_files {
+        true => set.read_time.plus(set.open_time),
+        false => set.read_time,
+    };
     let best = files.rates.iter().find(|of| !of.writes && of.file_system == set.file_system);
     let best = best.and_then(|rates| rates.best);
-    let left = best.map_or(0.0, |best| set.reads.bytes as f64 * 1e9 / best / all_ns.max(1) as f64);
-    let saved = |ns: u64| (ns as f64 * (1.0 - left.min(1.0))) as u64;
-    let bound_ns = gain(scene, host, files, saved(set.driving_ns), saved(set.others_ns));
+    let left =
+        best.map_or(0.0, |best| set.reads.bytes as f64 * 1e9 / best / time.all_ns().max(1) as f64);
+    let bound_ns = gain(scene, host, files, time.times(1.0 - left.min(1.0)));
     let reads = &set.reads;
-    let small_files = has_small_files(set);
     let per_file = bytes_per_file(set).filter(|_| small_files);
     let of_files = per_file.map(|mean| {
-        format!(
-            ", of files with {} on average that are opened {} times,",
-            bytes(mean),
-            count(set.opens)
-        )
+        format!(", and opening files with {} on average {} times,", bytes(mean), count(set.opens))
     });
     let jumps = reads.jumps as f64 / reads.calls.max(1) as f64;
     let cached = reads.cached_share().map(|share| format!("; {} from memory", percent(share)));
@@ -96,7 +96,7 @@ fn of_set(scene: &Scene<'_>, host: &RankHost, files: &JudgedFiles, set: &DataSet
         count(reads.calls),
         bytes(reads.bytes_per_call().unwrap_or(0.0).round() as u64),
         of_files.unwrap_or_default(),
-        whose(files, set.driving_ns, set.others_ns),
+        whose(files, time),
         cached.unwrap_or_default(),
         match best {
             Some(best) => format!(

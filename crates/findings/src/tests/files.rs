@@ -101,7 +101,10 @@ fn many_small_files_are_found_with_the_time_to_open_and_read_them() {
     let (file, seen, bound_ns) = only(&outcome);
     assert_eq!((file, bound_ns), ("/data/*.jpg", 40 * 50 * MS));
     assert!(seen.contains("4,000 reads of 10.2 KiB on average"), "{seen}");
-    assert!(seen.contains("files with 20.5 KiB on average that are opened 2,000 times"), "{seen}");
+    assert!(
+        seen.contains("and opening files with 20.5 KiB on average 2,000 times, take"),
+        "{seen}"
+    );
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn an_error_in_a_slow_step_is_found_with_the_time_that_it_may_have_cost() {
     let outcome = ask(usual);
     assert!(outcome.found.is_empty(), "{outcome:?}");
     let clear = outcome.no_problem.unwrap();
-    assert_eq!(clear, "nothing followed an error; tprof watched the kernel's log, the network");
+    assert_eq!(clear, "nothing followed an error; tprof watched the kernel's log and the network");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{FileCalls, FileKind, FileOperation, NameId, ThreadIndex};
 
+use super::judged::ReaderTime;
 use super::uses::is_joint;
 
 /// Files that are listed together, of which some were read more than once.
@@ -29,10 +30,8 @@ pub struct ReadAgain {
     pub most_again_bytes: u64,
     /// Bytes that were read from storage for them, without the reads for which that is unknown.
     pub storage_bytes: u64,
-    /// Time in these reads of threads that drive the job, ns.
-    pub driving_ns: u64,
-    /// Time of other threads, ns.
-    pub others_ns: u64,
+    /// Time in these reads.
+    pub time: ReaderTime,
 }
 
 impl ReadAgain {
@@ -86,7 +85,8 @@ impl Reread {
                 sum.distinct_bytes = sum.distinct_bytes.max(*current);
                 sum.bytes += row.bytes;
                 sum.storage_bytes += row.storage_bytes.unwrap_or(0);
-                let ns = if is_driving { &mut sum.driving_ns } else { &mut sum.others_ns };
+                let time = &mut sum.time;
+                let ns = if is_driving { &mut time.driving_ns } else { &mut time.others_ns };
                 *ns += row.busy_ns;
             }
             FileOperation::Write => readings.is_written = true,
@@ -115,8 +115,7 @@ impl Reread {
             sum.distinct_bytes += of.distinct_bytes;
             sum.most_again_bytes += of.distinct_bytes * of.opens.saturating_sub(1);
             sum.storage_bytes += of.storage_bytes;
-            sum.driving_ns += of.driving_ns;
-            sum.others_ns += of.others_ns;
+            sum.time = sum.time.plus(of.time);
         }
         sums
     }

@@ -99,13 +99,43 @@ impl JudgedFiles {
         let named = |(file, set): (&str, DataSet)| DataSet { file: file.to_owned(), ..set };
         let mut sets: Vec<DataSet> = sets.into_iter().map(named).collect();
         sets.retain(|set| set.reads.calls > 0);
-        sets.sort_by_key(|set| std::cmp::Reverse(set.driving_ns + set.others_ns));
+        sets.sort_by_key(|set| std::cmp::Reverse(set.read_time.plus(set.open_time).all_ns()));
         sets
     }
 }
 
 fn is_read_of_file(row: &FileCalls) -> bool {
     row.operation == FileOperation::Read && row.kind == FileKind::File
+}
+
+/// Time in calls, divided into that of the thread that drives the job and that of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderTime {
+    /// Time of threads that drive the job, ns.
+    pub driving_ns: u64,
+    /// Time of other threads, ns.
+    pub others_ns: u64,
+}
+
+impl ReaderTime {
+    /// Adds another time.
+    pub fn plus(self, other: ReaderTime) -> ReaderTime {
+        ReaderTime {
+            driving_ns: self.driving_ns.saturating_add(other.driving_ns),
+            others_ns: self.others_ns.saturating_add(other.others_ns),
+        }
+    }
+
+    /// Returns this share of the time.
+    pub fn times(self, share: f64) -> ReaderTime {
+        let part = |ns: u64| (ns as f64 * share) as u64;
+        ReaderTime { driving_ns: part(self.driving_ns), others_ns: part(self.others_ns) }
+    }
+
+    /// Returns the time of all threads, ns.
+    pub fn all_ns(self) -> u64 {
+        self.driving_ns.saturating_add(self.others_ns)
+    }
 }
 
 /// A file, or files that are listed together, from which a job read.
@@ -119,10 +149,10 @@ pub struct DataSet {
     pub opens: u64,
     /// Sums of the calls that read from it.
     pub reads: FileSums,
-    /// Time in reads, and in calls that open and close, of threads that drive the job, ns.
-    pub driving_ns: u64,
-    /// The same of other threads, ns.
-    pub others_ns: u64,
+    /// Time in reads.
+    pub read_time: ReaderTime,
+    /// Time in calls that open and close.
+    pub open_time: ReaderTime,
     lines: BTreeMap<CodeLine, u64>,
 }
 
@@ -134,7 +164,11 @@ impl DataSet {
             FileOperation::Close => {}
             _ => return,
         }
-        let ns = if drives { &mut self.driving_ns } else { &mut self.others_ns };
+        let time = match operation {
+            FileOperation::Read => &mut self.read_time,
+            _ => &mut self.open_time,
+        };
+        let ns = if drives { &mut time.driving_ns } else { &mut time.others_ns };
         *ns = ns.saturating_add(sum.ns);
     }
 

@@ -26,7 +26,7 @@ use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::{Needs, RankTrace};
 
 pub use again::ReadAgain;
-pub use judged::{DataSet, JudgedFiles};
+pub use judged::{DataSet, JudgedFiles, ReaderTime};
 pub use line_bytes::LineBytes;
 pub use rates::Rates;
 pub use steps::StepFiles;

@@ -111,7 +111,7 @@ fn files_table(why: String) -> Table {
     Table::new("files", "Files, by the time in calls", columns("path", "file", of_files))
         .about(
             "time: summed over threads; cached: the share of what was read that the kernel had in \
-             memory; a line is that of a sample of the calls",
+             memory; line: that of the calls of which a stack was taken",
         )
         .empty(why)
 }

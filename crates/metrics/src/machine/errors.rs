@@ -194,7 +194,10 @@ impl MachineErrors {
             1 => words.push("1 GPU".to_owned()),
             gpus => words.push(format!("{gpus} GPUs")),
         }
-        words.join(", ")
+        match words.pop() {
+            Some(last) if !words.is_empty() => format!("{} and {last}", words.join(", ")),
+            last => last.unwrap_or_default(),
+        }
     }
 }
 
