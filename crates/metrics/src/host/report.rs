@@ -68,7 +68,10 @@ fn judged(rank: &str, host: &RankHost) -> String {
     }
     let unknown = ledger.ns(Part::Unknown) as f64 / ledger.wall_ns.max(1) as f64;
     if unknown >= 0.01 {
-        text.push_str(&format!("; what it did in {} of this time was not recorded", percent(unknown)));
+        text.push_str(&format!(
+            "; what it did in {} of this time was not recorded",
+            percent(unknown)
+        ));
     }
     text
 }

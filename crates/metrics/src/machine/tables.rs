@@ -231,7 +231,9 @@ mod tests {
         assert_eq!(watched.rows.len(), 5);
         assert_eq!(
             body.notes,
-            ["on node tprof watched the network and 1 GPU; the kernel's log was not readable: denied"]
+            [
+                "on node tprof watched the network and 1 GPU; the kernel's log was not readable: denied"
+            ]
         );
     }
 
