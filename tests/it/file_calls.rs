@@ -42,6 +42,27 @@ fn the_program_notices_nothing() {
 }
 
 #[test]
+fn calls_at_the_edges_of_what_libc_allows_give_what_they_would() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("file_edges"));
+    let run = assert_unchanged(&job, &[&["--io", "off"], &["--io", "on"]], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+}
+
+#[test]
+fn functions_of_other_libraries_with_the_names_of_calls_get_their_arguments() {
+    let scratch = Scratch::new();
+    let job = Job::new(program("own_calls"));
+    let run = assert_unchanged(&job, &[&["--io", "off"], &["--io", "on"]], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let files = rows(&run.run, "files");
+    assert_sums(&files, "path", "/dev/zero", &[("open", [1, 0, 0]), ("read", [1, 0, 100])]);
+    let complete = &document("io", &run.run)["completeness"];
+    let blind = complete["blind"].as_array().unwrap();
+    assert!(blind.iter().any(|spot| spot["what"] == "some calls on files"), "{complete}");
+}
+
+#[test]
 fn calls_and_bytes_equal_what_the_program_did() {
     let scratch = Scratch::new();
     let run = traced(&job(), &["--io", "on"], &scratch);
@@ -231,6 +252,26 @@ fn files_that_storage_gives_twice_are_a_finding_and_have_their_file_system() {
     let storage = rows(&run.run, "storage");
     let of_reads = storage.iter().find(|row| row["operation"] == "read").unwrap();
     assert!(of_reads["bytes"].as_u64() >= Some(from_storage / 2), "{storage:?}");
+}
+
+#[test]
+fn what_libc_reads_when_a_stream_moves_is_recorded() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("file_seeks")), &["--io", "on"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let counted = &rows(&run.run, "counted")[0];
+    let of = |key: &str| counted[key].as_u64().unwrap();
+    // Each of 400 moves reads a block. The kernel also counts what the loader reads.
+    assert!(of("recorded_read_bytes") > 400 * 2048, "{counted}");
+    let unseen = of("read_bytes").abs_diff(of("recorded_read_bytes"));
+    assert!(unseen < 20_000, "{counted}");
+    assert_eq!(of("recorded_written_bytes"), (1 << 20) + 50, "{counted}");
+    let files = rows(&run.run, "files");
+    let is_read = |row: &&Value| {
+        row["operation"] == "read" && row["path"].as_str().unwrap().ends_with("/seeks.bin")
+    };
+    let jumps: u64 = files.iter().filter(is_read).map(|row| row["jumps"].as_u64().unwrap()).sum();
+    assert!(jumps >= 300, "{files:?}");
 }
 
 #[test]

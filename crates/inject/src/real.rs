@@ -4,9 +4,9 @@
 //!
 //! Objects are visited in load order through `dl_iterate_phdr`, once, when the library starts.
 
-use crate::arch;
+use crate::{arch, environment};
 use core::ffi::{c_char, c_int, c_void};
-use tprof_wire::sync::{AtomicUsize, Ordering::Relaxed};
+use tprof_wire::sync::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 #[repr(C)]
 pub(crate) struct ObjectInfo {
@@ -168,6 +168,19 @@ pub struct Wanted {
     pub name: &'static [u8],
     /// Address of the next definition; 0 if there is none.
     pub address: &'static AtomicUsize,
+    /// What a definition counts for that isn't libc's, nor of a library that stands in for libc.
+    pub others: Others,
+}
+
+/// What the search does with a definition in a library that only has a function of the same name, as
+/// one that calls its own `send` with arguments of its own.
+pub enum Others {
+    /// It is the next definition.
+    Taken,
+    /// It is the next definition, and the hook must be told.
+    Marked(&'static AtomicU32),
+    /// The search goes on.
+    Skipped,
 }
 
 /// What the search learns about `malloc`, besides the addresses.
@@ -217,11 +230,17 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
         search.found.malloc_before |= object.find(search.malloc).is_some();
         return 0;
     }
+    let is_libc = object.find(b"__errno_location\0").is_some() || stands_in(info.path());
     for wanted in search.wanted {
         if wanted.address.load(Relaxed) != 0 {
             continue;
         }
         if let Some(address) = object.find(wanted.name) {
+            match wanted.others {
+                Others::Skipped if !is_libc => continue,
+                Others::Marked(mark) if !is_libc => mark.store(1, Relaxed),
+                _ => {}
+            }
             wanted.address.store(address, Relaxed);
             if wanted.name == search.malloc {
                 search.found.malloc_is_glibc = is_glibc(info.path());
@@ -229,6 +248,17 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
         }
     }
     0
+}
+
+/// Whether a library defines libc's functions to stand in for them, with the same arguments: one
+/// that the program's user preloads, or the runtime of a sanitizer.
+fn stands_in(path: &[u8]) -> bool {
+    const RUNTIMES: [&[u8]; 6] =
+        [b"libasan.", b"libtsan.", b"libhwasan.", b"liblsan.", b"libubsan.", b"libclang_rt."];
+    let name = base_name(path);
+    let preloaded = environment::variable("LD_PRELOAD").unwrap_or_default();
+    RUNTIMES.iter().any(|runtime| name.starts_with(runtime))
+        || preloaded.split(|byte| b": ".contains(byte)).any(|one| base_name(one) == name)
 }
 
 /// Whether a path's base name is that of glibc: `libc.so.6`, or formerly, for example,
@@ -433,8 +463,8 @@ mod tests {
         static MALLOC: AtomicUsize = AtomicUsize::new(0);
         static NONE: AtomicUsize = AtomicUsize::new(0);
         let wanted = [
-            Wanted { name: b"malloc\0", address: &MALLOC },
-            Wanted { name: b"no_such_function_anywhere\0", address: &NONE },
+            Wanted { name: b"malloc\0", address: &MALLOC, others: Others::Skipped },
+            Wanted { name: b"no_such_function_anywhere\0", address: &NONE, others: Others::Taken },
         ];
         let found =
             resolve(&wanted, functions_are_found_where_the_loader_finds_them as fn() as usize);

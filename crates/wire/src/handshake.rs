@@ -36,6 +36,9 @@ pub mod hello_flags {
     pub const LATE: u32 = 16;
     /// An [`ExecArguments`](super::ExecArguments) follows in the same message.
     pub const BEGAN_WITH: u32 = 32;
+    /// A library of the process that isn't libc defines functions with names of calls on files. Their
+    /// calls aren't recorded, since they may have other arguments.
+    pub const OTHER_FILE_CALLS: u32 = 64;
 }
 
 /// The first message from a client.

@@ -272,9 +272,8 @@ unsafe extern "C" fn close_impl(fd: c_int, sp: usize, fp: usize) -> c_int {
     result
 }
 
-/// Interposes libc's `close_range`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+file_hook!(close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, CLOSE_RANGE, close_range_impl, "rcx", "r8");
+unsafe extern "C" fn close_range_impl(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const CLOEXEC: c_int = 4; // descriptors stay open until an exec
     if flags & CLOEXEC == 0 {
         io::range_closed(first, last);
@@ -290,9 +289,8 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
 }
 
-/// Interposes libc's `closefrom`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn closefrom(first: c_int) {
+file_hook!(closefrom(first: c_int) -> (), CLOSEFROM, closefrom_impl, "rsi", "rdx");
+unsafe extern "C" fn closefrom_impl(first: c_int) {
     let from = first.max(0) as c_uint;
     io::range_closed(from, c_uint::MAX);
     match table::address(&table::CLOSEFROM) {
@@ -325,10 +323,9 @@ makers! {
 
 /// Defines hooks of functions that store two new descriptors in an array.
 macro_rules! pair_makers {
-    ($($name:ident($($arg:ident: $type:ty),*) in $pair:ident: $real:ident;)*) => {$(
-        /// Interposes the function of this name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+    ($($name:ident($($arg:ident: $type:ty),*) in $pair:ident: $real:ident, $impl:ident;)*) => {$(
+        file_hook!($name($($arg: $type),*) -> c_int, $real, $impl, "r8", "r9");
+        unsafe extern "C" fn $impl($($arg: $type),*) -> c_int {
             let result = real!($real($($arg),*) as fn($($type),*) -> c_int, else -1);
             if result == 0 {
                 // SAFETY: the call has succeeded, so it has stored both there.
@@ -340,17 +337,18 @@ macro_rules! pair_makers {
 }
 
 pair_makers! {
-    pipe(pair: *mut [c_int; 2]) in pair: PIPE;
-    pipe2(pair: *mut [c_int; 2], flags: c_int) in pair: PIPE2;
-    socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut [c_int; 2]) in pair: SOCKETPAIR;
+    pipe(pair: *mut [c_int; 2]) in pair: PIPE, pipe_impl;
+    pipe2(pair: *mut [c_int; 2], flags: c_int) in pair: PIPE2, pipe2_impl;
+    socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut [c_int; 2]) in pair:
+        SOCKETPAIR, socketpair_impl;
 }
 
 /// Commands of `fcntl` that return a new descriptor: `F_DUPFD` and `F_DUPFD_CLOEXEC`.
 const DUPLICATES: [c_int; 2] = [0, 1030];
 
-/// Interposes libc's `fcntl`. Its third argument is read even if the program passed none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+file_hook!(fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, FCNTL, fcntl_impl, "rcx", "r8");
+/// The third argument is read even if the program passed none.
+unsafe extern "C" fn fcntl_impl(fd: c_int, command: c_int, argument: usize) -> c_int {
     let result = real!(FCNTL(fd, command, argument) as fn(c_int, c_int, usize) -> c_int, else -1);
     if DUPLICATES.contains(&command) {
         io::renewed(result);
@@ -358,9 +356,9 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
     result
 }
 
-/// Interposes libc's `fcntl64`, which glibc has since 2.28.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+file_hook!(fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, FCNTL64, fcntl64_impl, "rcx", "r8");
+/// glibc has it since 2.28.
+unsafe extern "C" fn fcntl64_impl(fd: c_int, command: c_int, argument: usize) -> c_int {
     if table::address(&table::FCNTL64) == 0 {
         // SAFETY: the caller's premises are those of `fcntl`, which is the same function.
         return unsafe { fcntl(fd, command, argument) };

@@ -40,9 +40,10 @@ macro_rules! six_hook {
 
 /// Defines a hook of a call on a file. While such calls aren't recorded, it jumps to the real
 /// function, whose address is in `$real`: every call and return around a system call costs several
-/// nanoseconds, because kernels with mitigations clear the predictors. Otherwise, and until the
-/// address is known, it calls `$target`, and passes the stack and frame pointers on in two spare
-/// registers, or after six arguments on the stack.
+/// nanoseconds, because kernels with mitigations clear the predictors. It always does so if the
+/// function belongs to a library that isn't libc, and may have other arguments
+/// ([`crate::table::passed`]). Otherwise it calls `$target`, and passes the stack and frame
+/// pointers on in two spare registers, or after six arguments on the stack.
 macro_rules! file_hook {
     ($name:ident($($arg:tt: $type:ty),*) -> $result:ty, $real:ident, $target:path, $sp:literal, $fp:literal) => {
         file_hook!(@ $name($($arg: $type),*) -> $result, $real, $target,
@@ -65,16 +66,29 @@ macro_rules! file_hook {
                 ".cfi_startproc",
                 "endbr64",
                 "cmp dword ptr [rip + {io}], 0",
-                "jne 2f",
-                "mov rax, qword ptr [rip + {real}]",
-                "test rax, rax",
-                "jz 2f",
-                "jmp rax",
+                "jne 4f",
+                // Not `rax`, which has the number of vector registers for a function with `...`.
                 "2:",
+                "mov r11, qword ptr [rip + {real}]",
+                "test r11, r11",
+                "jz 3f",
+                "jmp r11",
+                "3:",
+                "call {resolve}",
+                "cmp qword ptr [rip + {real}], 0",
+                "jne 2b",
+                // No library defines it: the target knows what to do.
+                "jmp 5f",
+                "4:",
+                "cmp dword ptr [rip + {passed}], 0",
+                "jne 2b",
+                "5:",
                 $($lines,)*
                 ".cfi_endproc",
                 io = sym tprof_inject::state::IO,
                 real = sym $crate::table::$real,
+                passed = sym $crate::table::passed::$real,
+                resolve = sym $crate::table::resolve_between,
                 target = sym $target,
             )
         }

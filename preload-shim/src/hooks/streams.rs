@@ -18,10 +18,13 @@ pub struct Stream {
     flags: c_int,
     read_at: usize,
     read_end: usize,
-    _read_base: usize,
+    read_base: usize,
     write_base: usize,
     write_at: usize,
     write_end: usize,
+    _others: [usize; 11],
+    /// Where the next system call reads or writes; negative if that isn't known.
+    offset: i64,
 }
 
 impl Stream {
@@ -184,6 +187,72 @@ unsafe fn has_written(begun: io::Begun, stream: *const Stream, given: usize, sp:
     // The first bytes of a new stream only fill its new buffer.
     if bytes > 0 {
         begun.ended(Operation::Write, descriptor(stream), bytes as i64, NO_OFFSET, sp, fp);
+    }
+}
+
+/// Defines hooks of functions that move a stream to another place in its file. libc then reads the
+/// block there, unless the buffer has it.
+macro_rules! seeks {
+    ($($name:ident($stream:ident: *const Stream $(, $arg:ident: $type:ty)*) -> $result:ty:
+        $real:ident else $missing:expr, $impl:ident $sp:literal $fp:literal;)*) => {$(
+        file_hook!($name($stream: *const Stream $(, $arg: $type)*) -> $result, $real, $impl, $sp, $fp);
+        unsafe extern "C" fn $impl($stream: *const Stream, $($arg: $type,)* sp: usize, fp: usize) -> $result {
+            // SAFETY: the program passes an open stream.
+            let before = unsafe { Stream::of($stream) }.map(|of| (of.offset, of.waiting()));
+            let begun = before.and_then(|_| io::begin());
+            let result = real!($real($stream $(, $arg)*) as fn(*const Stream $(, $type)*) -> $result, else $missing);
+            if let (Some(begun), Some((offset, waiting))) = (begun, before) {
+                // SAFETY: the stream is still open.
+                unsafe { has_sought(begun, $stream, offset, waiting, sp, fp) };
+            }
+            result
+        }
+    )*};
+}
+
+seeks! {
+    fseek(stream: *const Stream, offset: i64, from: c_int) -> c_int:
+        FSEEK else -1, fseek_impl "rcx" "r8";
+    fseeko(stream: *const Stream, offset: i64, from: c_int) -> c_int:
+        FSEEKO else -1, fseeko_impl "rcx" "r8";
+    fseeko64(stream: *const Stream, offset: i64, from: c_int) -> c_int:
+        FSEEKO64 else -1, fseeko64_impl "rcx" "r8";
+    fsetpos(stream: *const Stream, place: usize) -> c_int:
+        FSETPOS else -1, fsetpos_impl "rdx" "rcx";
+    fsetpos64(stream: *const Stream, place: usize) -> c_int:
+        FSETPOS64 else -1, fsetpos64_impl "rdx" "rcx";
+    rewind(stream: *const Stream) -> (): REWIND else (), rewind_impl "rsi" "rdx";
+}
+
+/// Records what a stream transferred when it moved from an offset of the kernel, with so many bytes
+/// to write.
+///
+/// # Safety
+/// `stream` is an open stream.
+unsafe fn has_sought(
+    begun: io::Begun,
+    stream: *const Stream,
+    before: i64,
+    waiting: usize,
+    sp: usize,
+    fp: usize,
+) {
+    // SAFETY: the caller's premise.
+    let Some(of) = (unsafe { Stream::of(stream) }) else { return };
+    if waiting > 0 {
+        // SAFETY: the caller's premise.
+        unsafe { has_written(begun, stream, waiting, sp, fp) };
+    }
+    if of.offset < 0 || of.offset == before {
+        return; // the place is in the buffer
+    }
+    let begun = if waiting > 0 { begun.at_once() } else { begun };
+    let descriptor = descriptor(stream);
+    let bytes = of.read_end.saturating_sub(of.read_base) as i64;
+    let place = of.offset.saturating_sub(bytes);
+    begun.ended(Operation::Seek, descriptor, place, NO_OFFSET, sp, fp);
+    if bytes > 0 {
+        begun.ended(Operation::Read, descriptor, bytes, NO_OFFSET, sp, fp);
     }
 }
 

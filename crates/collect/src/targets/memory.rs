@@ -76,6 +76,22 @@ impl Target {
         self.write_readings(out, now, &[(counter::HEAP_BYTES, live)]);
     }
 
+    /// Writes that a process had transferred nothing when it was forked: it may have read much by the
+    /// time of the first reading.
+    pub(super) fn begin_transfers_at_zero(&mut self, out: &mut Output, forked_ns: u64) {
+        if out.transfers.own(self.pid).is_none() {
+            return; // it can't be read
+        }
+        self.usage.transferred = Some(Transferred::default());
+        let zero = [
+            counter::READ_BYTES,
+            counter::WRITTEN_BYTES,
+            counter::STORAGE_READ_BYTES,
+            counter::STORAGE_WRITTEN_BYTES,
+        ];
+        self.write_readings(out, forked_ns, &zero.map(|name| (name, Some(0))));
+    }
+
     /// Writes how many bytes the process itself has read and written, as far as that has changed.
     pub(super) fn observe_transfers(&mut self, out: &mut Output, now: u64) {
         let Some(own) = out.transfers.own(self.pid) else { return };

@@ -60,6 +60,11 @@ impl Target {
         let losses = &mut out.processes.losses;
         let memory = memory_recording(&mut attached, &label, config, allocators, losses);
         report_owners(&attached, losses);
+        if config.io && attached.hello.flags & hello_flags::OTHER_FILE_CALLS != 0 {
+            const WHY: &str = "a library that isn't libc defines functions with their names, so \
+                those are called as if tprof weren't there";
+            losses.add_blind(blind_spot(&label, "some calls on files", WHY.to_owned()));
+        }
         let index = add_row(&attached, place, memory, config.redact, out)?;
         let forked_from = parent_image.filter(|_| attached.hello.flags & hello_flags::FORKED != 0);
         let parent = forked_from.and_then(|image| targets.get(&image));
@@ -131,6 +136,9 @@ impl Target {
         let resident = attached.resident_bytes.filter(|bytes| *bytes > 0);
         target.write_readings(out, attached.time_ns, &[(counter::RSS_BYTES, resident)]);
         out.transfers.begins(attached.pid, attached.parent);
+        if attached.hello.flags & hello_flags::FORKED != 0 {
+            target.begin_transfers_at_zero(out, attached.time_ns);
+        }
         target.observe_transfers(out, now);
         if let Some(open) = out.files.open.get_mut(place.file) {
             let inherited = parent.map(|parent| parent.code.in_force()).unwrap_or_default();
