@@ -1,4 +1,4 @@
-"""Measures what a call on a file costs beside the system call: while such calls aren't recorded, with `--io on`, and
+"""Measures what a call on a file costs beside the system call: while such calls aren't recorded, while they are, and
 under strace, where it is installed."""
 
 import shutil
@@ -18,7 +18,7 @@ def measure(bench, folder):
     program = folder / "file_reads"
     subprocess.run(["gcc", "-O2", "-o", program, SOURCE], check=True)
     traced = [bench.tprof, "run", "--quiet", "--force"]
-    recorded = [*traced, "--io", "on", "-o", folder / "run-on", "--", program, READS]
+    recorded = [*traced, "-o", folder / "run-on", "--", program, READS]
     ways = {
         "plain": [program, READS],
         "off": [*traced, "--io", "off", "-o", folder / "run-off", "--", program, READS],
@@ -33,7 +33,7 @@ def measure(bench, folder):
             found[way].append(run(folder, argv)["call_ns"])
     missing = lost(folder / "run-on")
     median = {way: statistics.median(all_ns) for way, all_ns in found.items()}
-    bench.row("read(2) of a byte, recorded (`--io on`)", median["on"] - median["plain"], "ns", 40, basis="cpu")
+    bench.row("read(2) of a byte, recorded", median["on"] - median["plain"], "ns", 40, basis="cpu")
     bench.row("  while such calls aren't recorded", median["off"] - median["plain"], "ns", 5, basis="cpu")
     bench.row("  records lost", missing, "records", 0)
     if strace:

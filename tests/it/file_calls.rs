@@ -1,4 +1,4 @@
-//! Calls on files, pipes and sockets (`--io on`): their numbers, bytes and names equal what programs
+//! Calls on files, pipes and sockets: their numbers, bytes and names equal what programs
 //! did, and the programs notice nothing.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn assert_sums(rows: &[Value], key: &str, end: &str, expected: &[(&str, [u64; 3]
 #[test]
 fn the_program_notices_nothing() {
     let scratch = Scratch::new();
-    let run = assert_unchanged(&job(), &[&["--io", "on"], &["--io", "off"]], &scratch);
+    let run = assert_unchanged(&job(), &[&[], &["--io", "off"]], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
 }
 
@@ -65,7 +65,7 @@ fn functions_of_other_libraries_with_the_names_of_calls_get_their_arguments() {
 #[test]
 fn calls_and_bytes_equal_what_the_program_did() {
     let scratch = Scratch::new();
-    let run = traced(&job(), &["--io", "on"], &scratch);
+    let run = traced(&job(), &[], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let files = rows(&run.run, "files");
     let large = 40 * 65_536;
@@ -152,7 +152,7 @@ fn the_line_of_calls_is_that_of_the_program() {
     let path = scratch.path().join("stores.py");
     std::fs::write(&path, script).unwrap();
     let job = Job::new("python3").arg(&path);
-    let run = traced(&job, &["--io", "on"], &scratch);
+    let run = traced(&job, &[], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let files = rows(&run.run, "files");
     let is_write = |row: &&Value| {
@@ -167,21 +167,21 @@ fn the_line_of_calls_is_that_of_the_program() {
 }
 
 #[test]
-fn without_the_option_nothing_is_recorded_and_the_report_says_so() {
+fn switched_off_nothing_is_recorded_and_the_report_says_so() {
     let scratch = Scratch::new();
-    let run = traced(&job(), &[], &scratch);
+    let run = traced(&job(), &["--io", "off"], &scratch);
     assert_eq!(rows(&run.run, "files"), [] as [Value; 0]);
     let text = tprof(["report", "io"]).arg(&run.run).run_in(scratch.path()).stdout;
-    assert!(text.contains("run with --io on"), "{text}");
+    assert!(text.contains("calls on files were not recorded"), "{text}");
 }
 
-/// Runs a Python program with calls on files recorded.
+/// Runs a Python program.
 fn traced_python(script: &str, scratch: &Scratch) -> Traced {
     let path = scratch.path().join("reads.py");
     std::fs::write(&path, script).unwrap();
     let job = Job::new("python3").arg(&path);
     let job = job.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../python"));
-    let run = traced(&job, &["--io", "on"], scratch);
+    let run = traced(&job, &[], scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     run
 }

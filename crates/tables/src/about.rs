@@ -122,7 +122,7 @@ fn about(name: &str) -> &'static str {
         }
         "channel_work" => "what single channels of NCCL did",
         "file_calls" => {
-            "calls on files, pipes and sockets: those of a thread on a file within 10 ms are one row (`--io on`)"
+            "calls on files, pipes and sockets: those of a thread on a file within 10 ms are one row"
         }
         "steps" => "training steps",
         "history" => {

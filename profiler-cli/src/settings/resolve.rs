@@ -158,7 +158,7 @@ fn from_layers(
             modules: false,
             kineto: None,
             compile: false,
-            io: false,
+            io: true,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             budget_percent: None,

@@ -361,7 +361,7 @@ pub static IO: Setting = Setting {
     name: "io",
     short: None,
     group: Group::What,
-    help: "Record reads, writes and other calls on files and sockets for `tprof report io`: on or off [default: off]",
+    help: "Record reads, writes and other calls on files and sockets for `tprof report io`: on or off [default: on]",
     kind: ValueKind::Text("MODE", || values::names(&ON_OR_OFF)),
     set: |resolved, given| {
         resolved.config.io = values::one_of(given, &ON_OR_OFF)?;

@@ -118,14 +118,14 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
 }
 
 /// Says what the calls of a part transferred. Without recorded calls, the bytes are those of the whole
-/// process, as the kernel counts them, and the sentence says how to record calls.
+/// process, as the kernel counts them.
 fn bytes_of(scene: &Scene<'_>, host: &RankHost, part: Part) -> String {
     let is_socket = |of: &Use| of.kind == FileKind::Socket;
     match scene.files() {
         Some(files) => transferred(files, MOST_SHOWN, |of| {
             is_socket(of) == (part == Part::Socket) && !of.saves
         }),
-        None => moved(scene, host) + " Bytes and rates of each file: run with `--io on`.",
+        None => moved(scene, host),
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn files<'s>(scene: &'s Scene<'_>) -> Result<&'s JudgedFiles, Verdict
     scene.files().ok_or_else(|| {
         Verdict::nothing_recorded(
             "calls on files were not recorded",
-            "a recording of them (`tprof run --io on`)",
+            "a recording by tprof without `--io off`",
         )
     })
 }

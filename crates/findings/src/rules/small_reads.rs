@@ -33,7 +33,7 @@ impl Rule for SmallReads {
             gain: "time in these calls, less what the bytes take at the rate of the file system's \
                    large requests, if that is known; other threads' time divided by their number, up \
                    to the driving thread's wait for data",
-            needs: "calls on files (`--io on`) and CPU samples",
+            needs: "calls on files (not `--io off`) and CPU samples",
             remedy: "larger buffers, or files that hold many samples",
         }
     }

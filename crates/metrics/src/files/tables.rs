@@ -10,7 +10,7 @@ use super::sums::{FileSums, RankFiles};
 use super::uses::Use;
 use crate::host::code_line;
 
-const NOT_RECORDED: &str = "calls on files were not recorded: run with --io on";
+const NOT_RECORDED: &str = "calls on files were not recorded";
 const NO_FILES: &str = "no call on a file was recorded";
 const NO_PEERS: &str = "no call on a socket or pipe was recorded";
 const NO_LINE: &str = "no stack with a line was taken of these calls";

@@ -11,7 +11,7 @@ use super::line::Place;
 use super::rank_host::RankHost;
 use super::steps::{OF_STEPS, StepTime};
 
-const NO_CALLS: &str = "calls on files were not recorded: run with --io on";
+const NO_CALLS: &str = "calls on files were not recorded";
 const NO_CALL_THERE: &str = "no recorded call of the thread itself transferred bytes at this line";
 
 type Ranks = [(RankContext, RankHost)];
