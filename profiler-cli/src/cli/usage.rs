@@ -3,6 +3,8 @@
 use super::misplaced::misplaced;
 pub use super::unknown_command::unknown_command;
 use crate::cli;
+use crate::settings::listed;
+use crate::settings::table::{SETTINGS, Setting};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 use tprof_ui::errors::{Failure, nearest};
@@ -57,9 +59,18 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
             }
         }
         ErrorKind::InvalidValue if value.is_empty() => {
-            Failure::new(format!("`{argument}` has no value"))
-                .cause("the option needs a value")
-                .hint(argument)
+            let failure = Failure::new(format!("`{argument}` has no value"));
+            let is_it = |of: &&&Setting| argument.strip_prefix("--") == Some(of.name);
+            let values = SETTINGS.iter().find(is_it).map_or_else(Vec::new, |of| of.values());
+            match values.first() {
+                Some(first) => failure
+                    .cause(format!("the values are {}", listed(&values)))
+                    .hint(format!("{argument}={first}")),
+                // As clap writes it: `--top <N>`.
+                None => failure
+                    .cause("the option needs a value")
+                    .hint(text(ContextKind::InvalidArg).unwrap_or(argument)),
+            }
         }
         ErrorKind::InvalidValue => {
             let known = match error.get(ContextKind::ValidValue) {

@@ -15,3 +15,4 @@ pub use options::{BOOL, RunOptions};
 pub use resolve::{check_paused, resolve};
 pub use resolved::Resolved;
 pub use sources::{CONFIG_FILE, flag_of};
+pub use values::listed;

@@ -90,7 +90,8 @@ pub fn names<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
     table.iter().map(|(name, _)| *name).collect()
 }
 
-fn listed(names: &[&str]) -> String {
+/// Returns names as one says them: `a, b or c`.
+pub fn listed(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [one] => (*one).to_owned(),

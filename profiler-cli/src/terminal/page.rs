@@ -332,6 +332,7 @@ impl Table {
         };
         let wanted = wanted.min(NAME);
         let last = widths.len() - 1;
+        let natural: Vec<usize> = widths.iter().map(|width| (*width).min(page - INDENT)).collect();
         let least: Vec<usize> = (0..last).map(|at| self.least_words(at, page)).collect();
         loop {
             let taken: usize = widths[..last].iter().map(|width| width + 2).sum();
@@ -341,6 +342,8 @@ impl Table {
             let words = (0..last).filter(|&at| self.left[at] && widths[at] > least[at]);
             match words.max_by_key(|&at| widths[at]) {
                 Some(widest) => widths[widest] -= 1,
+                // The rows take several lines anyway, so no column needs to make room.
+                None if taken > page => return natural,
                 None => return widths,
             }
         }
@@ -396,6 +399,8 @@ impl Table {
         let gap = self.gap(&widths, page);
         let line = |(at, row): (usize, &Vec<String>)| {
             let mut lines = RowLines::default();
+            // Whether the line continues a row. Its cells take no more room than they need.
+            let mut continues = false;
             for (column, cell) in row.iter().enumerate() {
                 let cell = last.get(at).filter(|_| column + 1 == columns).unwrap_or(cell);
                 let room = widths.get(column).copied().unwrap_or(0);
@@ -405,10 +410,14 @@ impl Table {
                 let is_cut = column + 1 == columns && is_left;
                 if column > 0 && !is_cut && width(&lines.line) + gap + room > page {
                     lines.next(INDENT - gap);
+                    continues = true;
                 }
                 lines.line += &" ".repeat(if column == 0 { 2 } else { gap });
-                let is_heading_here = at == 0 && width(&lines.line) + width(cell) <= page;
-                if column + 1 == columns && below && !is_heading_here {
+                let fits = width(&lines.line) + width(cell.trim()) <= page;
+                let is_heading_here = at == 0 && fits;
+                if continues && is_left && fits {
+                    lines.line += cell.trim();
+                } else if column + 1 == columns && below && !is_heading_here {
                     lines.next(INDENT);
                     lines.line += &shorten(cell.trim(), page - INDENT);
                 } else if is_cut {

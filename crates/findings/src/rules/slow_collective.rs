@@ -2,10 +2,11 @@
 //! devices.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::units::{bytes, counted, percent};
-use tprof_metrics::gpu::comm::Links;
+use tprof_metrics::gpu::comm::{Links, Transports};
 use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::collectives::{Operation, operations};
 
@@ -162,11 +163,14 @@ fn found(scene: &Scene<'_>, slow: &[(&MessageKind, &MessageCalls)]) -> Verdict {
     };
     let kinds: Vec<String> = longest.iter().take(3).map(|one| text(one)).collect();
     let works = slow.iter().flat_map(|(_, calls)| &calls.works);
-    let seen = format!(
+    let mut seen = format!(
         "Where they wait least for other ranks: {}. At the peak all would take {} less.",
         kinds.join("; "),
         time(scene, all as u64),
     );
+    if let Some(transport) = Transports::of(scene.rank).text() {
+        let _ = write!(seen, " NCCL moved data {transport}.");
+    }
     Verdict::Found(vec![
         scene
             .finding("large collectives use little of the links between devices")

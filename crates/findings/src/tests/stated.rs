@@ -95,3 +95,55 @@ fn the_category_of_a_span_decides_the_part_of_its_sleeps() {
     assert!(ns(&job(SpanKind::Annotation, "x", "communication"), Part::Collective) > 54 * MS);
     assert_eq!(ns(&job(SpanKind::Annotation, "x", "io"), Part::FileIo), 54 * MS);
 }
+
+/// As `job`, but the thread waits for a worker of PyTorch's loader in two of the three sleeps, and
+/// the third has no stack.
+#[test]
+fn a_wait_without_a_stack_beside_waits_for_workers_is_a_wait_for_them() {
+    let mut job = Job::new(2, 100 * MS);
+    let loader = "/lib/torch/utils/data/dataloader.py";
+    for (address, function, file) in
+        [(16, "_MultiProcessingDataLoaderIter._try_get_data", loader), (17, "step", "/me/train.py")]
+    {
+        let [function, file, module] =
+            [function, file, "[python]"].map(|text| job.fixture.name(text));
+        let symbol = Symbol { process: 0, address, depth: 0, function, file, line: 3, module };
+        job.fixture.writer.symbol(&symbol);
+    }
+    for (stack, frames) in [(16, vec![16, 17]), (17, vec![17])] {
+        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+    }
+    for step in 0..2 {
+        let (start_ns, duration_ns) = (step * 100 * MS + MS, 49 * MS);
+        let span = Span { start_ns, duration_ns, kind: SpanKind::Annotation, ..Span::default() };
+        let name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+        job.fixture.span(span, name);
+    }
+    let row = |at: u64| match at % 10 {
+        0..3 => Sample {
+            time_ns: at * 10 * MS + MS,
+            weight_ns: 9 * MS,
+            state: ThreadState::Sleep,
+            stack: if at % 10 == 2 { 0 } else { 16 },
+            ..Sample::default()
+        },
+        _ => Sample {
+            time_ns: at * 10 * MS + 9 * MS,
+            weight_ns: 10 * MS,
+            state: ThreadState::Running,
+            stack: 17,
+            cpu: Some(0),
+            ..Sample::default()
+        },
+    };
+    let mut rows: Vec<Sample> = (0..20).map(row).collect();
+    job.fixture.writer.write(&mut rows).unwrap();
+    let file = job.fixture.finish();
+    // Two periods of ten are on a core in these spans, and belong to the loader's own code.
+    assert!(ns(&file, Part::Data) >= 2 * 3 * 9 * MS);
+    let rank = RankTrace::load(&file, Needs::ALL | Needs::SAMPLES);
+    let host = RankHost::of(&rank).unwrap();
+    let places = host.ledger.places(Some(Part::Data));
+    let waiting: u64 = places.iter().filter(|(of, _)| !of.is_inline).map(|(_, of)| of.ns).sum();
+    assert_eq!(waiting, 2 * 3 * 9 * MS, "{places:?}");
+}

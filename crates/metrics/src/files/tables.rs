@@ -56,7 +56,8 @@ pub(super) fn body(parts: &[(RankContext, RankFiles)]) -> Body {
         Some(format!("{}: {text}", at.label))
     };
     let notes = parts.iter().filter_map(of_steps);
-    let notes = notes.chain(parts.iter().filter_map(|(at, part)| unseen_note(at, part))).collect();
+    let notes = notes.chain(parts.iter().filter_map(|(at, part)| unseen_note(at, part)));
+    let notes = notes.chain(parts.iter().filter_map(|(at, part)| uring_note(at, part))).collect();
     Body { tables: vec![of_files, peers, storage, steps, counted], notes }
 }
 
@@ -233,6 +234,19 @@ fn counted_row(at: &RankContext, part: &RankFiles) -> Vec<Cell> {
     ]
 }
 
+/// What the kernel calls the descriptor of a queue of `io_uring`, which a program maps.
+const URING: &str = "anon_inode:[io_uring]";
+
+/// Says that the program may transfer bytes that nothing counts.
+fn uring_note(at: &RankContext, part: &RankFiles) -> Option<String> {
+    part.sums.iter().any(|(of, _)| of.file == URING).then(|| {
+        format!(
+            "{} uses io_uring: what that transfers is in no row, and not in the kernel's count",
+            at.label
+        )
+    })
+}
+
 /// Says which bytes no recorded call transferred.
 fn unseen_note(at: &RankContext, part: &RankFiles) -> Option<String> {
     let of = part.is_recorded.then_some(&part.unseen)?;
@@ -250,7 +264,7 @@ fn unseen_note(at: &RankContext, part: &RankFiles) -> Option<String> {
     (!parts.is_empty()).then(|| {
         format!(
             "{}: {} are in no row, by the kernel's count: libc's own calls (`printf`, `getline`) \
-             and direct system calls (`io_uring`) are not recorded",
+             and direct system calls are not recorded",
             at.label,
             parts.join(" and ")
         )

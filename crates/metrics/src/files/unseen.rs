@@ -1,6 +1,6 @@
 //! Compares the bytes of the recorded calls with those that the kernel counted for the processes.
 //!
-//! Calls that libc makes itself (`printf`, `getline`) and direct system calls (`io_uring`, Go) are
+//! Calls that libc makes itself (`printf`, `getline`) and direct system calls (Go) are
 //! not hooked. The kernel counts the bytes of them too. It counts a process from the reading when
 //! the process attached, so small differences mean nothing. It leaves out bytes that `send` and
 //! `recv` transfer, which recorded calls have, so what is missing is at least the difference.

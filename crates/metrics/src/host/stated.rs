@@ -27,12 +27,14 @@ pub(super) fn in_spans(
     if spans.is_empty() {
         return rows;
     }
+    let unseen_is_inline = loads_itself(&rows, &spans, cpu);
+    let mut marked = |row, stated| marked(row, stated, cpu, awaited_threads, unseen_is_inline);
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
         if row.state == ThreadState::Running {
             let at = spans.partition_point(|(span, _)| span.end <= row.time_ns);
             let stated = spans.get(at).filter(|(span, _)| span.start <= row.time_ns);
-            found.push(marked(row, stated.map(|(_, stated)| *stated), cpu, awaited_threads));
+            found.push(marked(row, stated.map(|(_, stated)| *stated)));
             continue;
         }
         let all = extent(&row);
@@ -45,7 +47,7 @@ pub(super) fn in_spans(
             let weight_ns = wait_ns_in(&row, part);
             let spread_ns = row.spread_ns.map(|_| part.length());
             let row = Sample { time_ns: part.start, weight_ns, spread_ns, ..row };
-            found.extend((weight_ns > 0).then(|| marked(row, stated, cpu, awaited_threads)));
+            found.extend((weight_ns > 0).then(|| marked(row, stated)));
         };
         for (span, stated) in inside {
             part(span.start, None);
@@ -56,6 +58,45 @@ pub(super) fn in_spans(
     found
 }
 
+/// Whether the driving thread loads data itself in the spans that load data, instead of waiting for
+/// other threads and processes, as far as its stacks show. A wait without a stack may be either.
+fn loads_itself(rows: &[Sample], spans: &[(Interval, SpanPurpose)], cpu: &CpuTrace) -> bool {
+    let (mut itself_ns, mut waiting_ns) = (0, 0);
+    for row in rows {
+        let at = spans.partition_point(|(span, _)| span.end <= row.time_ns);
+        let is_loading = spans.get(at).is_some_and(|(span, purpose)| {
+            span.start <= row.time_ns && *purpose == SpanPurpose::DataLoad
+        });
+        if !is_loading {
+            continue;
+        }
+        let seen = place(row, cpu);
+        if awaits_others(&seen) || seen.part == Part::Data && !seen.is_inline {
+            waiting_ns += row.weight_ns;
+        } else if shows_work(&seen) {
+            itself_ns += row.weight_ns;
+        }
+    }
+    itself_ns >= waiting_ns
+}
+
+/// Whether other threads or processes do the work that the thread's span is for.
+fn awaits_others(seen: &Place) -> bool {
+    let is_others = matches!(seen.cause, OtherCause::Child | OtherCause::Start);
+    seen.part == Part::Other && (seen.cause.is_of_thread() || is_others)
+}
+
+/// Whether a sample shows that the thread itself does the work.
+fn shows_work(seen: &Place) -> bool {
+    seen.part.is_running() || !seen.function.is_empty()
+}
+
+fn place(row: &Sample, cpu: &CpuTrace) -> Place {
+    let part = cpu.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+    let state = cpu.state(row.process, row.stack, row.state);
+    Place::of(part, state, cpu.stack(row.process, row.stack), &cpu.names)
+}
+
 /// Returns the row, with the thread number of its span's purpose if that differs from what its
 /// stack shows.
 fn marked(
@@ -63,20 +104,15 @@ fn marked(
     stated: Option<SpanPurpose>,
     cpu: &CpuTrace,
     awaited_threads: &mut AwaitedThreads,
+    unseen_is_inline: bool,
 ) -> Sample {
     let Some(stated) = stated else { return row };
-    let part = cpu.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+    let seen = place(&row, cpu);
     let state = cpu.state(row.process, row.stack, row.state);
-    let stack = cpu.stack(row.process, row.stack);
-    let seen = Place::of(part, state, stack, &cpu.names);
     let Some(part) = part_of(stated, &seen) else { return row };
     let cause = if stated == SpanPurpose::Sync { OtherCause::Sync } else { OtherCause::default() };
-    // If the driving thread waits for other threads or processes, they do the work that the span is
-    // for.
-    let waits = seen.part == Part::Other
-        && (seen.cause.is_of_thread()
-            || matches!(seen.cause, OtherCause::Child | OtherCause::Start));
-    let is_inline = part == Part::Data && !waits;
+    let is_inline =
+        part == Part::Data && !awaits_others(&seen) && (shows_work(&seen) || unseen_is_inline);
     let thread =
         awaited_threads.state(stated, (row.stack, state), Place { part, cause, is_inline, ..seen });
     Sample { thread, ..row }

@@ -1,5 +1,6 @@
 //! The tables of `report host`.
 
+use rustc_hash::FxHashMap;
 use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
 use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{PARTS, Part};
@@ -103,8 +104,8 @@ fn parts(ranks: &Ranks, why: &str) -> Table {
         rows.sort_rows_by_key(|part| std::cmp::Reverse(ledger.ns(*part)));
         for part in rows {
             let all = ledger.parts.get(&part).copied().unwrap_or_default();
-            let most = ledger.places(Some(part));
-            let most = most.first().map(|(place, _)| *place).filter(|p| !p.function.is_empty());
+            let most = largest_line(&ledger.places(Some(part)));
+            let most = most.filter(|place| !place.function.is_empty());
             let mut row = vec![
                 Cell::applies(at.rank),
                 part.key().into(),
@@ -118,6 +119,16 @@ fn parts(ranks: &Ranks, why: &str) -> Table {
         }
     }
     table
+}
+
+/// Returns a place of the line with most time, of places that tell apart what a line calls.
+fn largest_line<'a>(places: &[(&'a Place, &WallTime)]) -> Option<&'a Place> {
+    let mut lines: FxHashMap<(&str, &str, u32), (u64, &'a Place)> = FxHashMap::default();
+    for (place, time) in places {
+        let line = (place.function.as_str(), place.file.as_str(), place.line);
+        lines.entry(line).or_insert((0, place)).0 += time.ns;
+    }
+    lines.into_values().max_by_key(|(ns, place)| (*ns, std::cmp::Reverse(*place))).map(|of| of.1)
 }
 
 fn place_cells(place: Option<&Place>) -> [Cell; 3] {

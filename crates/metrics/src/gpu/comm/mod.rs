@@ -12,6 +12,7 @@ mod links;
 mod network;
 mod tables;
 mod times;
+mod transports;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,8 @@ use choices::Choices;
 pub use links::Links;
 use network::{CommNetwork, network_table};
 pub use times::Times;
+pub use transports::Transports;
+use transports::transports_table;
 
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 
@@ -98,7 +101,7 @@ impl CollectiveTimes {
 
 impl Analysis for Comm {
     const KIND: &'static str = KIND.name;
-    type Part = (CollectiveTimes, CommNetwork);
+    type Part = (CollectiveTimes, CommNetwork, Transports);
 
     fn needs(&self, _: &Options) -> Needs {
         WINDOW_NEEDS | Needs::COLLECTIVES
@@ -116,15 +119,18 @@ impl Analysis for Comm {
         let channels = ChannelSums::of(rank.file, &judged.time(rank));
         let times = CollectiveTimes::of(&operations, without_kernel);
         let network = CommNetwork::of(rank, &operations);
-        (CollectiveTimes { channels, left_out, ..times }, network)
+        (CollectiveTimes { channels, left_out, ..times }, network, Transports::of(rank))
     }
 
     fn join(&self, parts: Vec<(RankContext, Self::Part)>, _options: &Options) -> Body {
-        let network = parts.iter().map(|(at, (_, network))| (at.label.as_str(), network));
+        let network = parts.iter().map(|(at, (_, network, _))| (at.label.as_str(), network));
         let network = network_table(network);
+        let transports = parts.iter().map(|(at, (_, _, of))| (at.label.as_str(), of));
+        let transports = transports_table(transports);
         let parts: Vec<(RankContext, CollectiveTimes)> =
-            parts.into_iter().map(|(at, (times, _))| (at, times)).collect();
+            parts.into_iter().map(|(at, (times, _, _))| (at, times)).collect();
         let mut body = tables::body(&parts);
+        body.tables.extend(transports);
         body.tables.extend(network);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
         add_left_out(&mut body, "collectives", &["comm", "comm_by_rank"], left_out);
