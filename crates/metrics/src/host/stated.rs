@@ -58,8 +58,9 @@ pub(super) fn in_spans(
     found
 }
 
-/// Whether the driving thread loads data itself in the spans that load data, instead of waiting for
-/// other threads and processes, as far as its stacks show. A wait without a stack may be either.
+/// Whether most waits in the spans that load data are those of loading itself (for files, a sleep)
+/// and not for other threads and processes that load, as far as stacks show. A wait without a stack
+/// is taken for one of the kind that is more frequent.
 fn loads_itself(rows: &[Sample], spans: &[(Interval, SpanPurpose)], cpu: &CpuTrace) -> bool {
     let (mut itself_ns, mut waiting_ns) = (0, 0);
     for row in rows {
@@ -73,7 +74,7 @@ fn loads_itself(rows: &[Sample], spans: &[(Interval, SpanPurpose)], cpu: &CpuTra
         let seen = place(row, cpu);
         if awaits_others(&seen) || seen.part == Part::Data && !seen.is_inline {
             waiting_ns += row.weight_ns;
-        } else if shows_work(&seen) {
+        } else if !seen.part.is_running() && shows_work(&seen) {
             itself_ns += row.weight_ns;
         }
     }
