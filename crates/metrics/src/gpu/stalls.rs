@@ -186,29 +186,34 @@ pub fn notes(parts: &[(&RankContext, &RankStalls)], is_of_part: bool) -> Vec<Str
     notes
 }
 
-/// The columns of groups that the table of kernels shows, in order.
-const GROUPS: [(StallGroup, &str, &str); 9] = [
-    (StallGroup::Issued, "issued_share", "issued"),
-    (StallGroup::Ready, "ready_share", "ready"),
-    (StallGroup::Memory, "memory_share", "memory"),
-    (StallGroup::Dependency, "dependency_share", "dependency"),
-    (StallGroup::Barrier, "barrier_share", "barrier"),
-    (StallGroup::Math, "math_share", "math"),
-    (StallGroup::Instruction, "instruction_share", "instruction"),
-    (StallGroup::Sleep, "sleep_share", ""),
-    (StallGroup::Other, "other_share", ""),
+/// The columns of groups in the table of kernels, in order.
+const GROUPS: [(StallGroup, &str); 9] = [
+    (StallGroup::Issued, "issued_share"),
+    (StallGroup::Ready, "ready_share"),
+    (StallGroup::Memory, "memory_share"),
+    (StallGroup::Dependency, "dependency_share"),
+    (StallGroup::Barrier, "barrier_share"),
+    (StallGroup::Math, "math_share"),
+    (StallGroup::Instruction, "instruction_share"),
+    (StallGroup::Sleep, "sleep_share"),
+    (StallGroup::Other, "other_share"),
 ];
 
 fn of_kernels(parts: &[(&RankContext, &RankStalls)], why: &str) -> Table {
+    // A group without samples has no column for people.
+    let heading = |group: StallGroup| {
+        let mut kernels = parts.iter().flat_map(|(_, part)| part.kernels.values());
+        if kernels.any(|found| found.of_group(group) > 0) { group.name() } else { "" }
+    };
     let mut columns = vec![
-        Column::new("rank", if parts.len() > 1 { "rank" } else { "" }, Unit::Text),
+        rank_column(parts),
         Column::new("samples", "samples", Unit::Count),
         Column::new("share", "of rank", Unit::Share),
     ];
-    columns.extend(GROUPS.map(|(_, key, heading)| Column::new(key, heading, Unit::Share)));
+    columns.extend(GROUPS.map(|(group, key)| Column::new(key, heading(group), Unit::Share)));
     columns.extend([
         Column::new("reason", "most stalls", Unit::Text),
-        Column::new("reason_share", "", Unit::Share),
+        Column::data("reason_share", Unit::Share),
         Column::data("name", Unit::Name),
         Column::new("short_name", "kernel", Unit::Name),
     ]);
@@ -226,18 +231,25 @@ fn of_kernels(parts: &[(&RankContext, &RankStalls)], why: &str) -> Table {
     rows.sort_rows_by_key(|row| Reverse(row.3.samples()));
     for (at, all, name, found) in rows {
         let samples = found.samples();
-        let share =
-            |part: u64, all: u64| Cell::applies((all > 0).then(|| part as f64 / all as f64));
         let mut cells = vec![at.label.as_str().into(), samples.into(), share(samples, all)];
-        cells.extend(GROUPS.map(|(group, ..)| share(found.of_group(group), samples)));
+        cells.extend(GROUPS.map(|(group, _)| share(found.of_group(group), samples)));
         let dominant = found.dominant();
         cells.push(Cell::applies(dominant.map(|most| most.0)));
-        cells.push(Cell::applies(dominant.map(|most| most.1 as f64 / samples.max(1) as f64)));
+        cells.push(dominant.map_or(Cell::Empty, |most| share(most.1, samples)));
         cells.push(name.as_str().into());
         cells.push(short(name).into());
         table.row(cells);
     }
     table
+}
+
+/// The rank of each row, which people need only if there are several.
+fn rank_column(parts: &[(&RankContext, &RankStalls)]) -> Column {
+    Column::new("rank", if parts.len() > 1 { "rank" } else { "" }, Unit::Text)
+}
+
+fn share(part: u64, all: u64) -> Cell {
+    Cell::applies((all > 0).then(|| part as f64 / all as f64))
 }
 
 fn of_reasons(parts: &[(&RankContext, &RankStalls)], why: &str) -> Table {
@@ -261,11 +273,10 @@ fn of_reasons(parts: &[(&RankContext, &RankStalls)], why: &str) -> Table {
             reasons.sort_rows_by_key(|row| Reverse(row.1.samples));
             for (reason, counted) in reasons {
                 let known = StallReason::of(reason);
-                let share = (all > 0).then(|| counted.samples as f64 / all as f64);
                 table.row(vec![
                     at.label.as_str().into(),
                     counted.samples.into(),
-                    Cell::applies(share),
+                    share(counted.samples, all),
                     counted.not_issued.into(),
                     reason.as_str().into(),
                     known.group.name().into(),
@@ -281,7 +292,7 @@ fn of_reasons(parts: &[(&RankContext, &RankStalls)], why: &str) -> Table {
 fn of_places(parts: &[(&RankContext, &RankStalls)], why: &str) -> Table {
     const NO_LINE: &str = "the module has no line information (nvcc -lineinfo, Triton), or it was loaded before sampling began";
     let columns = vec![
-        Column::new("rank", if parts.len() > 1 { "rank" } else { "" }, Unit::Text),
+        rank_column(parts),
         Column::new("samples", "samples", Unit::Count),
         Column::new("share", "of kernel", Unit::Share),
         Column::new("stalled_share", "stalled", Unit::Share),
