@@ -41,15 +41,20 @@ types="$types|CUpti_ActivityContext[34]?|CUpti_ActivityDevice[456]|CUpti_Activit
 types="$types|CUpti_ActivityGraphTrace2?|CUpti_ActivityExternalCorrelation|CUpti_ActivityMemcpyKind|CUpti_ActivityMemoryKind"
 types="$types|CUpti_ActivityMemoryOperationType|CUpti_ActivitySynchronizationType"
 types="$types|CUpti_ActivityThreadIdType|CUpti_ActivityFlag|CUpti_ActivityOverheadKind"
+types="$types|CUpti_PCSampling(Data|PCData|StallReason|CollectionMode|ConfigurationAttributeType)"
+types="$types|CUpti_PCSamplingConfigurationInfo(Params)?|CUpti_PCSampling(Enable|Disable|GetData)Params"
+types="$types|CUpti_PCSamplingGet(Num)?StallReasonsParams|CUpti_ComputeCrcCallbackFunc"
 types="$types|CUpti_SubscriberParams|CUpti_BuffersCallback(Request|Complete)Func(_v2)?|CUpti_CallbackDomain"
 functions='cuptiGetVersion|cuptiGetTimestamp(_v2)?|cuptiGetResultString|cuptiGetCallbackName'
 functions="$functions|cuptiActivity(Register(Callbacks)|Enable|Disable|SetAttribute|FlushAll|GetNextRecord)(_v2)?"
 functions="$functions|cuptiActivityGetNumDroppedRecords(_v2)?|cuptiSetThreadIdType|cuptiSubscribe(_v2)?|cuptiUnsubscribe"
 functions="$functions|cuptiActivityRegisterTimestampCallback|cuptiActivity(Enable|Disable)Context"
 functions="$functions|cuptiActivityGetAttribute|cuptiActivityEnable(Runtime|Driver)Api(_v2)?|cuptiGetThreadIdType|cuptiActivityFlushPeriod"
+functions="$functions|cuptiPCSampling(SetConfigurationAttribute|Enable|Disable|GetData|GetNumStallReasons|GetStallReasons)"
+functions="$functions|cuptiRegisterComputeCrcCallback|cuptiProfilerInitialize"
 functions="$functions|cuptiFinalize|cuptiEnableDomain|cuptiGetContextId|cuptiGetStreamIdEx"
 
-printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n' >"$work/all.h"
+printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n#include <cupti_pcsampling.h>\n#include <cupti_profiler_target.h>\n' >"$work/all.h"
 "$cache/tools/bin/bindgen" "$work/all.h" \
     --rust-target 1.85 --use-core --ctypes-prefix core::ffi --no-doc-comments --no-layout-tests \
     --default-enum-style consts --no-prepend-enum-name --no-derive-debug \

@@ -51,6 +51,29 @@ FIELDS = {
     "Name": [*COMMON, "objectKind", "objectId", "name"],
     "ExternalCorrelation": [*COMMON, "externalKind", "externalId", "correlationId"],
 }
+# Structures of the PC Sampling API, which have a header and names of their own.
+SAMPLING = {
+    "PCSamplingData": [
+        "size", "collectNumPcs", "totalSamples", "droppedSamples", "totalNumPcs", "remainingNumPcs",
+        "pPcData", "nonUsrKernelsTotalSamples", "hardwareBufferFull",
+    ],
+    "PCSamplingPCData": [
+        "size", "cubinCrc", "pcOffset", "functionName", "stallReasonCount", "stallReason",
+    ],
+    "PCSamplingStallReason": ["pcSamplingStallReasonIndex", "samples"],
+    "PCSamplingConfigurationInfo": ["attributeType", "attributeStatus", "attributeData"],
+    "PCSamplingConfigurationInfoParams": [
+        "size", "pPriv", "ctx", "numAttributes", "pPCSamplingConfigurationInfo",
+    ],
+    "PCSamplingEnableParams": ["size", "pPriv", "ctx"],
+    "PCSamplingDisableParams": ["size", "pPriv", "ctx"],
+    "PCSamplingGetDataParams": ["size", "pPriv", "ctx", "pcSamplingData"],
+    "PCSamplingGetNumStallReasonsParams": ["size", "pPriv", "ctx", "numStallReasons"],
+    "PCSamplingGetStallReasonsParams": [
+        "size", "pPriv", "ctx", "numStallReasons", "stallReasonIndex", "stallReasons",
+    ],
+}
+FIELDS |= SAMPLING
 # Kinds whose struct without a number is another record: their numbered structs begin here.
 FIRST_NUMBER = {"Memory": 2}
 
@@ -72,16 +95,20 @@ def has(text, struct, field):
 def measure(include, more=()):
     """Returns {(record, field): offset} and {record: (struct, size)} of one version. Headers that its
     folder lacks are taken from the folders `more`."""
-    text = (include / "cupti_activity.h").read_text()
+    headers = ("cupti_activity.h", "cupti_pcsampling.h")
+    text = "".join((include / header).read_text() for header in headers)
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
-    structs = {record: newest(text, record) for record in FIELDS}
+    structs = {
+        record: f"CUpti_{record}" if record in SAMPLING else newest(text, record)
+        for record in FIELDS
+    }
     lines = []
     for record, struct in structs.items():
         lines.append(f'printf("{record} - %zu\\n", sizeof({struct}));')
         for field in FIELDS[record]:
             if has(text, struct, field):
                 lines.append(f'printf("{record} {field} %zu\\n", offsetof({struct}, {field}));')
-    program = "#include <cupti.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n"
+    program = "#include <cupti.h>\n#include <cupti_pcsampling.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n"
     program += "\n".join(lines) + "\nreturn 0;\n}\n"
     with tempfile.TemporaryDirectory() as folder:
         source, binary = pathlib.Path(folder, "o.c"), pathlib.Path(folder, "o")

@@ -23,6 +23,7 @@ import checks.older
 import checks.pytorch
 import checks.recording
 import checks.rows
+import checks.stalls
 import checks.truth
 from evidence import Findings, Folder
 
@@ -47,7 +48,7 @@ def judge(path, only=None):
     simulated = bool((bundle.json("facts.json") or {}).get("simulated"))
     for name in bundle.folders("truth-"):
         subjects.append((name, functools.partial(program_in, name, simulated)))
-    subjects += [("ends", checks.ends.judge), ("cost", checks.cost.judge), ("PyTorch", checks.pytorch.judge),
+    subjects += [("ends", checks.ends.judge), ("cost", checks.cost.judge), ("stalls", checks.stalls.judge), ("PyTorch", checks.pytorch.judge),
                  ("recording", checks.recording.judge)]
     if not bundle.folders("truth-"):
         findings.not_checked("programs of known truth", "none ran")

@@ -69,7 +69,7 @@ typedef cudaError_t (*get_entry_point)(const char *, void **, unsigned, u64, ent
 /* --- numbers ----------------------------------------------------------------------------------------------------- */
 
 static struct { const char *name; long value; } settings[] = {
-    {"launches", 20}, {"streams", 4}, {"threads", 4}, {"spin_us", 500}, {"nodes", 50}, {"replays", 5}, {"rest", 2500},
+    {"launches", 20}, {"streams", 4}, {"threads", 4}, {"spin_us", 500}, {"nodes", 50}, {"replays", 5}, {"rest", 2500}, {"stall_ms", 2000},
 };
 static long setting(const char *name)
 {

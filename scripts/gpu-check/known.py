@@ -19,6 +19,7 @@ class Size:
         self.rest_ms = 1500 if quick else 2500
         self.rounds = 2 if quick else 5
         self.repeats = 2 if quick else 20
+        self.stall_ms = 300 if quick else 2000
         self.rate = ["launches=200", "nodes=20", "replays=2"] if quick else ["launches=100000", "nodes=2000", "replays=50"]
 
 
@@ -73,6 +74,7 @@ class Known:
             self.end(how, program, found[program])
         self.repeats(program, found[program])
         self.cost(program, found[program])
+        self.stalls(program, found[program])
 
     def truth(self, program, env):
         command = [os.path.join(HERE, program), "work"]
@@ -105,3 +107,15 @@ class Known:
             self.check.traced(f"cost {number}, traced", "cost", [*command, self.path("cost", f"traced-{number}.json")], env, 90)
         # Rows of the last round would fill most of the archive, and only their sums are used.
         tables.keep_overhead(self.path("cost", "tables.json.gz"))
+
+    def stalls(self, program, env):
+        """Samples the instructions of kernels of which it is known why their warps wait. A run without tprof and one
+        without samples show what the samples cost."""
+        command = [os.path.join(HERE, program), "stalls", f"stall_ms={self.size.stall_ms}"]
+        for name, options in (("native", None), ("plain", ()), ("sampled", ("--gpu-stalls",))):
+            truth = self.path("stalls" if name == "sampled" else f"stalls-{name}", f"{name}.json")
+            if options is None:
+                self.steps.run("stalls, native", [*command, truth], 60, env)
+            else:
+                self.check.traced(f"stalls, {name}", os.path.basename(os.path.dirname(truth)), [*command, truth], env, 60,
+                                  options=options)

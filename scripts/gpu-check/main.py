@@ -48,13 +48,13 @@ class Check:
         with open(self.path(name), "w", encoding="utf-8") as file:
             json.dump(value, file, indent=1)
 
-    def traced(self, name, folder, command, env=None, limit_s=60, raw=False, less_s=0):
+    def traced(self, name, folder, command, env=None, limit_s=60, raw=False, less_s=0, options=()):
         """Runs a command under tprof, and keeps the files that a judge reads."""
         run = self.path(folder, "run")
         env = dict(env or {})
         if raw:
             env["TPROF_CUPTI_RECORD"] = self.path(folder, "raw.cupti")
-        whole = [self.tprof, "run", "--quiet", "--force", "--cuda-graphs", "node", "-o", run, "--", *command]
+        whole = [self.tprof, "run", "--quiet", "--force", "--cuda-graphs", "node", *options, "-o", run, "--", *command]
         ended = self.steps.run(name, whole, limit_s, env, less_s)
         if os.path.isdir(run):
             tables.export(self.tprof, run, os.path.dirname(run))

@@ -9,7 +9,8 @@ import checks.units
 from evidence import Folder
 
 # Tables that a judge reads; the others contain names of files and users.
-TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations", "marks", "losses", "collectives", "devices")
+TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations", "marks", "losses", "collectives", "devices",
+          "kernel_stalls")
 # The counters that are compared: bytes held by stream-ordered pools, and what a device's units do.
 POOL_HELD = "gpu_pool_held_bytes"
 COUNTERS = (POOL_HELD, *checks.units.COUNTERS)

@@ -20,6 +20,19 @@ from test_planting import (
     part_of_cost, rows_of, set_in, step_fault, twice, with_values,
 )
 
+def stall_fault(kernel, **values):
+    """Returns a fault: changes all samples of a kernel."""
+
+    def change(whole):
+        table = whole["ranks"][0]["tables"]["kernel_stalls"]
+        for row in table["rows"]:
+            if row[table["columns"].index("kernel")] == kernel:
+                for name, value in values.items():
+                    row[table["columns"].index(name)] = value
+
+    return in_file("stalls/tables.json.gz", change)
+
+
 # One or more faults for each check; checks of several programs, parts and ends share code.
 
 spin = lambda row: row["name"] == "spin_streams"
@@ -72,6 +85,12 @@ FAULTS = {
     "cost: the flush thread's time is measured": lambda bundle: part_of_cost(bundle, "host", flush_thread_ns=0),
     "cost: device memory that CUPTI takes": lambda bundle: part_of_cost(bundle, "host", device_free_bytes=1),
     "cost: the run of short kernels is whole": set_in("cost/run.json", "completeness", "losses", value=LOSS),
+    "stalls: stall_memory waits for memory": stall_fault("stall_memory", reason_group="math"),
+    "stalls: stall_math waits for math": stall_fault("stall_math", samples=0),
+    "stalls: stall_dependency waits for dependency": stall_fault("stall_dependency", not_issued=True),
+    "stalls: the sampled run is whole": set_in("stalls/run.json", "completeness", "losses", value=LOSS),
+    "stalls: cost, KERNEL": in_file("stalls/sampled.json", lambda truth: [
+        part.update(ns=0) for part in truth["parts"] if part.get("kernel") == "stall_memory"] and None),
     "recording: CONTENDER": set_in("recording/0-native.json", 0, "step_ns", 0, value=0),
     "recording: CUPTI accepts what the floor asks for": set_in("recording/0-floor.json", 3, "refused", value=["kind 49: 14"]),
     "recording: the floor records, and nothing where nothing is on": (
@@ -149,6 +168,8 @@ def general(check):
         return "PROGRAM: device memory is counted once"
     if check.startswith(("recording: native", "recording: floor: ", "recording: tprof")):
         return "recording: CONTENDER"
+    if check.startswith("stalls: cost, "):
+        return "stalls: cost, KERNEL"
     if check.startswith("end by "):
         return "end by HOW" + check[check.index(":") :]
     return check
@@ -176,7 +197,7 @@ def subject_of(check):
     """Returns the part of the judge that makes this check."""
     if check.startswith("PROGRAM"):
         return PROGRAM
-    of = {"cost": "cost", "end ": "ends", "repe": "ends", "torc": "PyTorch", "reco": "recording"}
+    of = {"cost": "cost", "stal": "stalls", "end ": "ends", "repe": "ends", "torc": "PyTorch", "reco": "recording"}
     return of.get(check[:4], "machine")
 
 

@@ -1,18 +1,20 @@
 /* A CUDA program whose work is known exactly: how many kernels of which name run, for how long, and how many bytes are
  * copied, set and allocated. It prints these facts as JSON, to be compared with what a profiler recorded of it.
  *
- * truth work|rate|end=HOW [NAME=NUMBER…] OUT
+ * truth work|rate|stalls|end=HOW [NAME=NUMBER…] OUT
  *   work      every part once: streams, threads, copies, graph, driver, memory, pools, virtual memory, peer, reset
  *   rate      short kernels at full rate and launches of a large graph, for what recording costs
+ *   stalls    kernels of which it is known why their warps wait
  *   end=HOW   kernels, a rest of `rest` ms, then one that runs while the process ends by return, exit, _exit, abort,
  *             term, kill; or fork: a child is forked once the device is in use
- * NAME: launches, streams, threads, spin_us, nodes, replays, rest.
+ * NAME: launches, streams, threads, spin_us, nodes, replays, rest, stall_ms.
  *
  * Built by nvcc (`<<<>>>`; also -cudart static, --default-stream per-thread), or by a C++ compiler without CUDA's
  * headers: then the driver launches the kernels, from PTX, on the runtime's streams. Parts that the runtime or the
  * driver can't run are skipped, with the reason. */
 #include "memory.h"
 #include "rate.h"
+#include "stalls.h"
 #include "work.h"
 
 static void finish_json()
@@ -74,7 +76,7 @@ static void brought_up(const char *mode)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fputs("usage: truth work|rate|end=HOW [NAME=NUMBER...] OUT\n", stderr);
+        fputs("usage: truth work|rate|stalls|end=HOW [NAME=NUMBER...] OUT\n", stderr);
         return 2;
     }
     const char *mode = argv[1];
@@ -92,6 +94,8 @@ int main(int argc, char **argv)
     if (!strncmp(mode, "end=", 4)) return end(mode + 4);
     if (!strcmp(mode, "rate")) {
         rate();
+    } else if (!strcmp(mode, "stalls")) {
+        stalls();
     } else {
         int devices = 1;
         streams();

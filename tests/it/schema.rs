@@ -238,11 +238,27 @@ fn sampled_rank(path: &Path) {
     spans.push(Span { kind: SpanKind::Other, name, category, args, ..multiplied });
     writer.write(&mut spans).unwrap();
     writer.write(&mut kernels).unwrap();
+    stalls(&mut writer, START + MS);
     writer.write(&mut collectives).unwrap();
     writer.write(&mut channels).unwrap();
     writer.write(&mut events).unwrap();
     writer.process_end(0, START + 210 * MS, ProcessEnd::Exited(0));
     writer.finish().unwrap();
+}
+
+/// Writes samples of a kernel's instructions: at a source line, and at an instruction without one.
+fn stalls(writer: &mut TraceWriter, time_ns: u64) {
+    let names = ["sampled_kernel", "smsp__pcsamp_warps_issue_stalled_wait", "/src/kernel.py"];
+    let [kernel, reason, file] = names.map(|name| writer.name(name));
+    let row = KernelStall { time_ns, kernel, reason, samples: 3, ..KernelStall::default() };
+    let mut rows = [row, KernelStall { file, line: 7, ..row }];
+    writer.write(&mut rows).unwrap();
+    let sampled = json!({
+        "process": 0, "device": 0, "context": 1, "period_cycles": 1024, "total": 8, "dropped": 1,
+        "other": 1, "recorded": 6, "buffer_full": 0,
+    });
+    let [key, value] = [property::PC_SAMPLING, &sampled.to_string()].map(|text| writer.name(text));
+    writer.property(Property { key, value });
 }
 
 /// Returns all tables that the runs have.

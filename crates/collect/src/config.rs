@@ -53,6 +53,10 @@ pub struct Config {
     /// Whether calls on files, pipes and sockets are recorded.
     #[serde(default)]
     pub io: bool,
+    /// Period of samples of the instructions of GPU kernels, in cycles, as a power of 2; `None` if
+    /// they are not sampled.
+    #[serde(default)]
+    pub gpu_stalls: Option<u32>,
     /// Time between readings of RSS, mapped bytes, live heap bytes and the cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
@@ -254,6 +258,14 @@ pub enum CallSource {
     /// The hooks. Their calls are joined with CUPTI's records of work by their order.
     Hooks,
 }
+
+/// Default period of samples of the instructions of GPU kernels, as a power of 2: 0.6 ms at 1.7 GHz.
+/// In this time each multiprocessor takes one sample, so a device with 132 of them takes about
+/// 200,000 a second. A second of a kernel has enough of them to tell its dominant reason, and CUPTI's
+/// threads have few to read.
+pub const STALL_PERIOD: u32 = 20;
+/// Periods that CUPTI's header permits, as powers of 2.
+pub const STALL_PERIODS: std::ops::RangeInclusive<u32> = 5..=31;
 
 /// `--operators`: what is recorded of PyTorch's operators and ranges.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]

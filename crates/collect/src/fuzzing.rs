@@ -154,6 +154,7 @@ pub fn read_rings(input: &[u8], directory: &Path) -> (RingsRead, Option<PathBuf>
         targets: &Targets::new(),
         out: &mut out,
         config: &config,
+        session: directory,
         recording: true,
         allocators: &mut Allocators::default(),
     };
@@ -246,6 +247,7 @@ fn config(directory: &Path, flags: u64) -> Config {
         kineto: None,
         compile: false,
         io: true,
+        gpu_stalls: None,
         rss_interval: Duration::from_secs(1),
         gpu_interval: Duration::from_secs(1),
         on_full: OnFull::Drop,

@@ -49,7 +49,7 @@ pub use config::{
     Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
     DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, DumpOn, GPU_INTERVALS, GraphDetail, IfExists,
     Keep, KinetoWindow, MemMode, NcclEvent, OnFull, OnHang, OperatorDetail, PerfEvent,
-    RSS_INTERVALS, StackMode,
+    RSS_INTERVALS, STALL_PERIOD, STALL_PERIODS, StackMode,
 };
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;

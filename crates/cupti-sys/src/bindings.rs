@@ -1568,6 +1568,233 @@ pub struct CUpti_ActivityMemcpy6 {
     pub pad2: [u8; 3usize],
     pub copyCount: u64,
 }
+pub const CUPTI_PC_SAMPLING_COLLECTION_MODE_INVALID: CUpti_PCSamplingCollectionMode = 0;
+pub const CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS: CUpti_PCSamplingCollectionMode = 1;
+pub const CUPTI_PC_SAMPLING_COLLECTION_MODE_KERNEL_SERIALIZED: CUpti_PCSamplingCollectionMode = 2;
+pub type CUpti_PCSamplingCollectionMode = core::ffi::c_uint;
+#[repr(C)]
+#[repr(align(8))]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingStallReason {
+    pub pcSamplingStallReasonIndex: u32,
+    pub samples: u32,
+}
+#[repr(C, packed(8))]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingPCData {
+    pub size: usize,
+    pub cubinCrc: u64,
+    pub pcOffset: u64,
+    pub functionIndex: u32,
+    pub pad: u32,
+    pub functionName: *mut core::ffi::c_char,
+    pub stallReasonCount: usize,
+    pub stallReason: *mut CUpti_PCSamplingStallReason,
+    pub correlationId: u32,
+}
+pub const CUPTI_PC_SAMPLING_OUTPUT_DATA_FORMAT_INVALID: CUpti_PCSamplingOutputDataFormat = 0;
+pub const CUPTI_PC_SAMPLING_OUTPUT_DATA_FORMAT_PARSED: CUpti_PCSamplingOutputDataFormat = 1;
+pub type CUpti_PCSamplingOutputDataFormat = core::ffi::c_uint;
+#[repr(C, packed(8))]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingData {
+    pub size: usize,
+    pub collectNumPcs: usize,
+    pub totalSamples: u64,
+    pub droppedSamples: u64,
+    pub totalNumPcs: usize,
+    pub remainingNumPcs: usize,
+    pub rangeId: u64,
+    pub pPcData: *mut CUpti_PCSamplingPCData,
+    pub nonUsrKernelsTotalSamples: u64,
+    pub hardwareBufferFull: u8,
+}
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_INVALID:
+    CUpti_PCSamplingConfigurationAttributeType = 0;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_PERIOD:
+    CUpti_PCSamplingConfigurationAttributeType = 1;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_STALL_REASON:
+    CUpti_PCSamplingConfigurationAttributeType = 2;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SCRATCH_BUFFER_SIZE:
+    CUpti_PCSamplingConfigurationAttributeType = 3;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_HARDWARE_BUFFER_SIZE:
+    CUpti_PCSamplingConfigurationAttributeType = 4;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_COLLECTION_MODE:
+    CUpti_PCSamplingConfigurationAttributeType = 5;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_ENABLE_START_STOP_CONTROL:
+    CUpti_PCSamplingConfigurationAttributeType = 6;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_OUTPUT_DATA_FORMAT:
+    CUpti_PCSamplingConfigurationAttributeType = 7;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_DATA_BUFFER:
+    CUpti_PCSamplingConfigurationAttributeType = 8;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_WORKER_THREAD_PERIODIC_SLEEP_SPAN:
+    CUpti_PCSamplingConfigurationAttributeType = 9;
+pub const CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_FORCE_INT:
+    CUpti_PCSamplingConfigurationAttributeType = 2147483647;
+pub type CUpti_PCSamplingConfigurationAttributeType = core::ffi::c_uint;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo {
+    pub attributeType: CUpti_PCSamplingConfigurationAttributeType,
+    pub attributeStatus: CUptiResult,
+    pub attributeData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union CUpti_PCSamplingConfigurationInfo__bindgen_ty_1 {
+    pub invalidData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_1,
+    pub samplingPeriodData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_2,
+    pub stallReasonData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_3,
+    pub scratchBufferSizeData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_4,
+    pub hardwareBufferSizeData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_5,
+    pub collectionModeData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_6,
+    pub enableStartStopControlData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_7,
+    pub outputDataFormatData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_8,
+    pub samplingDataBufferData: CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_9,
+    pub workerThreadPeriodicSleepSpanData:
+        CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_10,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_1 {
+    pub data: [u64; 3usize],
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_2 {
+    pub samplingPeriod: u32,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_3 {
+    pub stallReasonCount: usize,
+    pub pStallReasonIndex: *mut u32,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_4 {
+    pub scratchBufferSize: usize,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_5 {
+    pub hardwareBufferSize: usize,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_6 {
+    pub collectionMode: CUpti_PCSamplingCollectionMode,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_7 {
+    pub enableStartStopControl: u32,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_8 {
+    pub outputDataFormat: CUpti_PCSamplingOutputDataFormat,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_9 {
+    pub samplingDataBuffer: *mut core::ffi::c_void,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfo__bindgen_ty_1__bindgen_ty_10 {
+    pub workerThreadPeriodicSleepSpan: u32,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingConfigurationInfoParams {
+    pub size: usize,
+    pub pPriv: *mut core::ffi::c_void,
+    pub ctx: CUcontext,
+    pub numAttributes: usize,
+    pub pPCSamplingConfigurationInfo: *mut CUpti_PCSamplingConfigurationInfo,
+}
+unsafe extern "C" {
+    pub fn cuptiPCSamplingSetConfigurationAttribute(
+        pParams: *mut CUpti_PCSamplingConfigurationInfoParams,
+    ) -> CUptiResult;
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingGetDataParams {
+    pub size: usize,
+    pub pPriv: *mut core::ffi::c_void,
+    pub ctx: CUcontext,
+    pub pcSamplingData: *mut core::ffi::c_void,
+}
+unsafe extern "C" {
+    pub fn cuptiPCSamplingGetData(pParams: *mut CUpti_PCSamplingGetDataParams) -> CUptiResult;
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingEnableParams {
+    pub size: usize,
+    pub pPriv: *mut core::ffi::c_void,
+    pub ctx: CUcontext,
+}
+unsafe extern "C" {
+    pub fn cuptiPCSamplingEnable(pParams: *mut CUpti_PCSamplingEnableParams) -> CUptiResult;
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingDisableParams {
+    pub size: usize,
+    pub pPriv: *mut core::ffi::c_void,
+    pub ctx: CUcontext,
+}
+unsafe extern "C" {
+    pub fn cuptiPCSamplingDisable(pParams: *mut CUpti_PCSamplingDisableParams) -> CUptiResult;
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingGetNumStallReasonsParams {
+    pub size: usize,
+    pub pPriv: *mut core::ffi::c_void,
+    pub ctx: CUcontext,
+    pub numStallReasons: *mut usize,
+}
+unsafe extern "C" {
+    pub fn cuptiPCSamplingGetNumStallReasons(
+        pParams: *mut CUpti_PCSamplingGetNumStallReasonsParams,
+    ) -> CUptiResult;
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_PCSamplingGetStallReasonsParams {
+    pub size: usize,
+    pub pPriv: *mut core::ffi::c_void,
+    pub ctx: CUcontext,
+    pub numStallReasons: usize,
+    pub stallReasonIndex: *mut u32,
+    pub stallReasons: *mut *mut core::ffi::c_char,
+}
+unsafe extern "C" {
+    pub fn cuptiPCSamplingGetStallReasons(
+        pParams: *mut CUpti_PCSamplingGetStallReasonsParams,
+    ) -> CUptiResult;
+}
+pub type CUpti_ComputeCrcCallbackFunc = ::core::option::Option<
+    unsafe extern "C" fn(cubin: *const core::ffi::c_void, cubinSize: usize, cubinCrc: *mut u64),
+>;
+unsafe extern "C" {
+    pub fn cuptiRegisterComputeCrcCallback(
+        funcComputeCubinCrc: CUpti_ComputeCrcCallbackFunc,
+    ) -> CUptiResult;
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUpti_Profiler_Initialize_Params {
+    pub structSize: usize,
+    pub pPriv: *mut core::ffi::c_void,
+}
+unsafe extern "C" {
+    pub fn cuptiProfilerInitialize(pParams: *mut CUpti_Profiler_Initialize_Params) -> CUptiResult;
+}
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaGetDeviceCount_v3020: u32 = 3;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020: u32 = 10;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020: u32 = 11;

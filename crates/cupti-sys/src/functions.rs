@@ -120,6 +120,41 @@ function!(
     SetThreadIdType = cuptiSetThreadIdType(CUpti_ActivityThreadIdType)
 );
 function!(
+    /// Returns the number of a device's stall reasons.
+    PcSamplingGetNumStallReasons =
+        cuptiPCSamplingGetNumStallReasons(*mut CUpti_PCSamplingGetNumStallReasonsParams)
+);
+function!(
+    /// Returns the numbers and names of a device's stall reasons.
+    PcSamplingGetStallReasons =
+        cuptiPCSamplingGetStallReasons(*mut CUpti_PCSamplingGetStallReasonsParams)
+);
+function!(
+    /// Sets how the instructions of a context's kernels are sampled.
+    PcSamplingSetConfigurationAttribute =
+        cuptiPCSamplingSetConfigurationAttribute(*mut CUpti_PCSamplingConfigurationInfoParams)
+);
+function!(
+    /// Starts sampling the instructions of a context's kernels.
+    PcSamplingEnable = cuptiPCSamplingEnable(*mut CUpti_PCSamplingEnableParams)
+);
+function!(
+    /// Ends the sampling of a context.
+    PcSamplingDisable = cuptiPCSamplingDisable(*mut CUpti_PCSamplingDisableParams)
+);
+function!(
+    /// Returns samples of a context and removes them from CUPTI.
+    PcSamplingGetData = cuptiPCSamplingGetData(*mut CUpti_PCSamplingGetDataParams)
+);
+function!(
+    /// Registers a function that numbers the code of each module that is loaded.
+    RegisterComputeCrcCallback = cuptiRegisterComputeCrcCallback(CUpti_ComputeCrcCallbackFunc)
+);
+function!(
+    /// Initializes CUPTI's Profiling API, which counts on the same units as the sampling.
+    ProfilerInitialize = cuptiProfilerInitialize(*mut CUpti_Profiler_Initialize_Params)
+);
+function!(
     /// Subscribes as one of several clients (CUDA 13).
     SubscribeV2 = cuptiSubscribe_v2(
         *mut CUpti_SubscriberHandle,

@@ -1,6 +1,8 @@
 //! The struct through which each kind of record is read, in all versions from CUDA 12.0 on.
 
 use crate::bindings::*;
+use core::ffi::c_char;
+use core::mem::{offset_of, size_of};
 
 /// The record of a kernel.
 pub type Kernel = CUpti_ActivityKernel9;
@@ -35,3 +37,29 @@ pub const ON_HOST: u32 = i32::MAX as u32;
 pub type Name = CUpti_ActivityName;
 /// The record of an external id, which another library attached to calls.
 pub type ExternalCorrelation = CUpti_ActivityExternalCorrelation;
+
+/// A place that was sampled, as CUDA 12.0 has it: later versions append the number of the launch. A
+/// client says in `size` which fields it has room for, and lays places of that size out in a row.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_snake_case, missing_docs)] // NVIDIA's names
+pub struct PcData {
+    pub size: usize,
+    pub cubinCrc: u64,
+    pub pcOffset: u64,
+    pub functionIndex: u32,
+    pub pad: u32,
+    pub functionName: *mut c_char,
+    pub stallReasonCount: usize,
+    pub stallReason: *mut CUpti_PCSamplingStallReason,
+}
+const _: () = {
+    use CUpti_PCSamplingPCData as Newest;
+    assert!(size_of::<PcData>() == offset_of!(Newest, correlationId));
+    assert!(offset_of!(PcData, cubinCrc) == offset_of!(Newest, cubinCrc));
+    assert!(offset_of!(PcData, pcOffset) == offset_of!(Newest, pcOffset));
+    assert!(offset_of!(PcData, functionIndex) == offset_of!(Newest, functionIndex));
+    assert!(offset_of!(PcData, functionName) == offset_of!(Newest, functionName));
+    assert!(offset_of!(PcData, stallReasonCount) == offset_of!(Newest, stallReasonCount));
+    assert!(offset_of!(PcData, stallReason) == offset_of!(Newest, stallReason));
+};

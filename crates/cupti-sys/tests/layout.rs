@@ -68,6 +68,40 @@ fn every_field_that_is_read_has_one_offset_in_all_versions() {
     prefix!(table, "Name", record::Name, [kind objectKind objectId name]);
     prefix!(table, "ExternalCorrelation", record::ExternalCorrelation, [kind externalKind
         externalId correlationId]);
+    prefix!(table, "PCSamplingData", CUpti_PCSamplingData, [size collectNumPcs totalSamples
+        droppedSamples totalNumPcs remainingNumPcs pPcData nonUsrKernelsTotalSamples
+        hardwareBufferFull]);
+    prefix!(table, "PCSamplingPCData", record::PcData, [size cubinCrc pcOffset functionName
+        stallReasonCount stallReason]);
+    prefix!(table, "PCSamplingStallReason", CUpti_PCSamplingStallReason,
+        [pcSamplingStallReasonIndex samples]);
+    prefix!(table, "PCSamplingConfigurationInfo", CUpti_PCSamplingConfigurationInfo,
+        [attributeType attributeStatus attributeData]);
+    prefix!(table, "PCSamplingConfigurationInfoParams", CUpti_PCSamplingConfigurationInfoParams,
+        [size pPriv ctx numAttributes pPCSamplingConfigurationInfo]);
+    prefix!(table, "PCSamplingEnableParams", CUpti_PCSamplingEnableParams, [size pPriv ctx]);
+    prefix!(table, "PCSamplingDisableParams", CUpti_PCSamplingDisableParams, [size pPriv ctx]);
+    prefix!(table, "PCSamplingGetDataParams", CUpti_PCSamplingGetDataParams,
+        [size pPriv ctx pcSamplingData]);
+    prefix!(table, "PCSamplingGetNumStallReasonsParams", CUpti_PCSamplingGetNumStallReasonsParams,
+        [size pPriv ctx numStallReasons]);
+    prefix!(table, "PCSamplingGetStallReasonsParams", CUpti_PCSamplingGetStallReasonsParams,
+        [size pPriv ctx numStallReasons stallReasonIndex stallReasons]);
+}
+
+/// A newer CUPTI lays these out as the client's structure says only if that has its own size.
+#[test]
+fn structures_that_cupti_fills_as_a_whole_have_one_size_in_all_versions() {
+    let table = table();
+    for (record, bytes) in [
+        ("PCSamplingData", size_of::<CUpti_PCSamplingData>()),
+        ("PCSamplingStallReason", size_of::<CUpti_PCSamplingStallReason>()),
+        ("PCSamplingConfigurationInfo", size_of::<CUpti_PCSamplingConfigurationInfo>()),
+    ] {
+        for entry in &table[&(record, "-")] {
+            assert_eq!(entry.split_once(':').unwrap().1, bytes.to_string(), "{record}");
+        }
+    }
 }
 
 #[test]
@@ -88,6 +122,7 @@ fn every_version_has_records_at_least_as_long_as_what_is_read() {
         ("GraphTrace", size_of::<record::GraphTrace>()),
         ("Name", size_of::<record::Name>()),
         ("ExternalCorrelation", size_of::<record::ExternalCorrelation>()),
+        ("PCSamplingPCData", size_of::<record::PcData>()),
     ] {
         let sizes = table[&(record, "-")].iter().map(|entry| entry.split_once(':').unwrap().1);
         for size in sizes {

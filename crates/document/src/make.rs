@@ -46,6 +46,8 @@ pub struct Options {
     pub sort: SortBy,
     /// Whether only the user's own files are reported on, in reports that support it.
     pub mine: bool,
+    /// Whether to report why warps of GPU kernels waited, in reports that support it.
+    pub stalls: bool,
     /// Peak rates of the devices; they replace those of the built-in table.
     pub peaks: Option<Peaks>,
     /// Whether to make the long tables that are not displayed too ([`super::View::Data`]).

@@ -10,6 +10,7 @@ mod labels;
 mod profile;
 mod samples;
 mod spans;
+mod stalls;
 mod tree;
 
 use serde_json::json;
@@ -125,6 +126,7 @@ struct Profiles {
     cpu: Profile,
     heap: Profile,
     device_memory: Profile,
+    stalls: Profile,
 }
 
 impl Profiles {
@@ -163,6 +165,12 @@ impl Profiles {
                 &device::MEMORY_MEASURES,
                 "No allocation of device memory was recorded.",
             ),
+            stalls: profile(
+                "stalls",
+                "GPU stalls by kernel",
+                &stalls::MEASURES,
+                "No GPU instruction was sampled. `tprof run --gpu-stalls` samples them.",
+            ),
         }
     }
 
@@ -174,6 +182,7 @@ impl Profiles {
             &mut self.cpu,
             &mut self.heap,
             &mut self.device_memory,
+            &mut self.stalls,
         ] {
             profile.set_side(side);
         }
@@ -191,10 +200,19 @@ impl Profiles {
         let places = spans::collect(part, written, labels, table, &mut self.host);
         let gpu = [&mut self.gpu, &mut self.gpu_stacks];
         device::collect(part, written, labels, table, &self.host, &places, gpu);
+        stalls::collect(part, written, labels, table, &mut self.stalls);
         device::memory(labels, table, &self.host, &places, &mut self.device_memory);
     }
 
     fn all(self) -> Vec<Profile> {
-        vec![self.gpu, self.gpu_stacks, self.host, self.cpu, self.heap, self.device_memory]
+        vec![
+            self.gpu,
+            self.gpu_stacks,
+            self.host,
+            self.cpu,
+            self.heap,
+            self.device_memory,
+            self.stalls,
+        ]
     }
 }

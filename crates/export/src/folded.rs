@@ -1,8 +1,9 @@
 //! Exports collapsed stacks, one line per stack: `rank;process;main;…;leaf value`. flamegraph.pl,
 //! inferno and speedscope read them.
 //!
-//! The value is allocated bytes or the number of allocations over the run, or time on or off a core
-//! from CPU samples. Under `--mem sampled`, the first two are estimates. Each recorded allocation
+//! The value is allocated bytes or the number of allocations over the run, time on or off a core
+//! from CPU samples, or samples of GPU instructions, whose stack is a kernel, a place in it and the
+//! reason for which a warp waited. Under `--mem sampled`, the first two are estimates. Each recorded allocation
 //! of `s` bytes then stands for `1 / (1 - exp(-s / interval))` allocations. If `s` is at least the
 //! interval, it stands only for itself.
 
@@ -20,7 +21,7 @@ use tprof_trace::model::{
 use crate::options::Weight;
 use crate::output::Output;
 use crate::stacks::represented_allocations;
-use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
+use crate::{ExportError, OpenRank, Options, Selection, Written, paths, stalls};
 
 /// Writes one file: `DIR/stacks.folded`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
@@ -44,6 +45,10 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
             Some(rank) => format!("rank {rank}"),
             None => clean(&file.label.to_string()),
         };
+        if weight == Weight::Stalls {
+            fold_stalls(&part, &root, &mut lines, &mut written);
+            continue;
+        }
         let before = written.events;
         estimate |= fold(&part, &root, weight, &mut lines, &mut written.events);
         let all = match weight.is_of_memory() {
@@ -56,7 +61,11 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
         written.notes.push("values are estimates from sampled allocations".to_owned());
     }
     if lines.is_empty() {
-        let what = if weight.is_of_memory() { "allocation" } else { "CPU sample" };
+        let what = match weight {
+            Weight::Stalls => "sample of GPU instructions",
+            _ if weight.is_of_memory() => "allocation",
+            _ => "CPU sample",
+        };
         written.notes.push(format!("no {what} was recorded: nothing to write"));
     }
     if options.weight.is_none() {
@@ -134,6 +143,22 @@ fn fold(
         *sum = sum.saturating_add(value.round() as u64);
     }
     weight.is_of_memory() && processes.keys().any(|&process| interval(process).is_some())
+}
+
+/// Adds the samples of GPU instructions of a file: kernel, place, reason.
+fn fold_stalls(
+    part: &OpenRank<'_>,
+    root: &str,
+    lines: &mut BTreeMap<String, u64>,
+    written: &mut Written,
+) {
+    stalls::each(part, written, |stack| {
+        let process = labels::process(&part.trace, stack.process, Ids::Shown);
+        let frames = [&process, stack.kernel, &stack.place, &stack.shown_reason()].map(clean);
+        let line = format!("{root};{}", frames.join(";"));
+        let sum: &mut u64 = lines.entry(line).or_default();
+        *sum = sum.saturating_add(stack.samples);
+    });
 }
 
 /// Replaces characters in a frame's name that would separate frames or lines.

@@ -42,6 +42,7 @@ pub mod shapes;
 mod slice;
 pub mod speedscope;
 mod stacks;
+mod stalls;
 pub mod tensorboard;
 pub mod text;
 pub mod timeline;

@@ -152,10 +152,12 @@ pub enum Weight {
     Cpu,
     /// Time off a core, waiting or ready, nanoseconds.
     Wait,
+    /// Samples of GPU instructions, below kernels.
+    Stalls,
 }
 
 impl Weight {
-    /// Whether the unit is about allocations. All other units come from CPU samples.
+    /// Whether the unit is about allocations.
     pub(crate) fn is_of_memory(self) -> bool {
         matches!(self, Weight::Bytes | Weight::Count)
     }
@@ -167,6 +169,7 @@ impl Weight {
             Weight::Count => "allocations",
             Weight::Cpu => "nanoseconds on a core",
             Weight::Wait => "nanoseconds off a core",
+            Weight::Stalls => "samples of GPU instructions",
         }
     }
 }

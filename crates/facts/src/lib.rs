@@ -10,6 +10,7 @@
 //! - [`history`] adds up the figures of each step for the whole job;
 //! - [`modules`] recognises calls of PyTorch's modules, [`operators`] tells whether operators were
 //!   recorded all the time, [`thinned`] what `--budget` left out from when on, [`compile`] joins logs of `torch.compile` with ranks;
+//! - [`stalls`] groups the reasons for which warps of GPU kernels wait;
 //! - [`histograms`] parses distributions of a program's own values, [`counters`] has the names and
 //!   units of counters, [`host_parts`] the names of the parts of host time;
 //! - [`machine_errors`] recognises errors of the machine beside a run: XIDs, OOM kills, broken links;
@@ -45,6 +46,7 @@ pub mod pass_through;
 pub mod printable;
 pub mod sampled_time;
 pub mod sources;
+pub mod stalls;
 pub mod steps;
 pub mod thinned;
 pub mod units;

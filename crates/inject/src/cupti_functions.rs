@@ -25,6 +25,8 @@ macro_rules! cupti_functions {
             cuptiEnableDomain enable_domain,
             cuptiSubscribe_v2 subscribe_v2,
             cuptiFinalize finalize,
+            cuptiPCSamplingEnable pc_sampling_enable,
+            cuptiProfilerInitialize profiler_initialize,
         }
     };
 }

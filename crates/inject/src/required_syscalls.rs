@@ -138,6 +138,7 @@ fn calls(class: CallClass) -> &'static [SystemCall] {
         CallClass::Processes => PROCESSES,
         CallClass::Reading => READING,
         CallClass::Segments => SEGMENTS,
+        CallClass::Files => FILES,
     }
 }
 
@@ -192,6 +193,12 @@ static SEGMENTS: &[SystemCall] = &[call(n::SHMCTL, [ANY, is(IPC_STAT), ANY, ZERO
 
 static READING: &[SystemCall] = &[call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY])];
 
+static FILES: &[SystemCall] = &[
+    call(n::OPEN, [ANY, is(APPEND), ANY, ZERO, ZERO]),
+    call(n::WRITE, [ANY, ANY, ANY, ZERO, ZERO]),
+    call(n::CLOSE, [ANY, ZERO, ZERO, ZERO, ZERO]),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,32 +224,35 @@ mod tests {
         ForbiddenClasses::by(head.as_ptr() as usize)
     }
 
-    fn classes(of: ForbiddenClasses) -> [bool; 4] {
+    fn classes(of: ForbiddenClasses) -> [bool; 5] {
         CLASSES.map(|class| of.forbids(class))
     }
 
     #[test]
     fn a_filter_forbids_the_classes_whose_calls_it_refuses() {
         let _alone = alone();
-        assert_eq!(classes(refusing(n::PROCESS_VM_READV, None)), [false, false, true, false]);
-        assert_eq!(classes(refusing(n::SHMCTL, None)), [false, false, false, true]);
-        assert_eq!(classes(refusing(n::FUTEX, None)), [true, false, false, false]);
-        assert_eq!(classes(refusing(n::CONNECT, None)), [false, true, false, false]);
-        assert_eq!(classes(refusing(n::MMAP, None)), [true, true, false, false]);
-        assert_eq!(classes(refusing(1, None)), [false; 4], "`write` is not needed");
+        assert_eq!(
+            classes(refusing(n::PROCESS_VM_READV, None)),
+            [false, false, true, false, false]
+        );
+        assert_eq!(classes(refusing(n::SHMCTL, None)), [false, false, false, true, false]);
+        assert_eq!(classes(refusing(n::FUTEX, None)), [true, false, false, false, false]);
+        assert_eq!(classes(refusing(n::CONNECT, None)), [false, true, false, false, false]);
+        assert_eq!(classes(refusing(n::MMAP, None)), [true, true, false, false, false]);
+        assert_eq!(classes(refusing(n::WRITE, None)), [false, false, false, false, true]);
     }
 
     #[test]
     fn an_argument_that_recording_never_passes_may_be_refused() {
         let _alone = alone();
-        assert_eq!(classes(refusing(n::PRCTL, Some(22))), [false; 4]);
-        assert_eq!(classes(refusing(n::PRCTL, Some(16))), [true, false, false, false]);
+        assert_eq!(classes(refusing(n::PRCTL, Some(22))), [false; 5]);
+        assert_eq!(classes(refusing(n::PRCTL, Some(16))), [true, false, false, false, false]);
     }
 
     #[test]
     fn a_program_that_the_kernel_cannot_read_forbids_nothing() {
         let _alone = alone();
-        assert_eq!(classes(ForbiddenClasses::by(0)), [false; 4]);
+        assert_eq!(classes(ForbiddenClasses::by(0)), [false; 5]);
     }
 
     #[test]

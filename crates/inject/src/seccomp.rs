@@ -32,11 +32,18 @@ pub enum CallClass {
     Reading = 2,
     /// Finding the size of a System V segment.
     Segments = 3,
+    /// Saving a module's code to a file of the session.
+    Files = 4,
 }
 
 /// All the classes.
-pub const CLASSES: [CallClass; 4] =
-    [CallClass::Threads, CallClass::Processes, CallClass::Reading, CallClass::Segments];
+pub const CLASSES: [CallClass; 5] = [
+    CallClass::Threads,
+    CallClass::Processes,
+    CallClass::Reading,
+    CallClass::Segments,
+    CallClass::Files,
+];
 
 /// For each class, the number of filters in force that do not permit all of its calls.
 pub type Counts = [AtomicU32; CLASSES.len()];

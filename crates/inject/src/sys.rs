@@ -16,6 +16,8 @@ pub mod flags {
     pub const MADV_DONTDUMP: usize = 16;
     pub const MADV_WIPEONFORK: usize = 18;
     pub const IPC_STAT: usize = 2;
+    /// `O_WRONLY`, `O_CREAT`, `O_APPEND`, `O_CLOEXEC`
+    pub const APPEND: usize = 0o1 | 0o100 | 0o2000 | 0o2000000;
     pub const MADV_POPULATE_WRITE: usize = 23;
 }
 
@@ -228,8 +230,7 @@ pub fn open_read_write(path: *const u8) -> isize {
 /// Appends to a file. If the file doesn't exist, creates it with access for its owner only. Returns
 /// false if the kernel refuses. Leaves no descriptor open.
 pub fn append(path: *const u8, parts: &[&[u8]]) -> bool {
-    const FLAGS: usize = 0o1 | 0o100 | 0o2000 | 0o2000000; // WRONLY, CREAT, APPEND, CLOEXEC
-    let fd = call!(n::OPEN, path, FLAGS, 0o600);
+    let fd = call!(n::OPEN, path, flags::APPEND, 0o600);
     if is_error(fd) {
         return false;
     }

@@ -18,6 +18,7 @@
 //! - `files`, `table`, `allocators`, `dwarf`: the symbols and the debug information of a file;
 //! - `kallsyms`, `kernel_image`, `kernel`, `places`: the kernel's functions, and addresses that an
 //!   earlier run named;
+//! - `cubin`: lines of GPU code;
 //! - `symbolizer`: names addresses by all of these.
 
 pub mod elf;
@@ -29,6 +30,7 @@ mod frame;
 mod module_file;
 
 mod allocators;
+mod cubin;
 mod dwarf;
 mod files;
 mod table;
@@ -41,6 +43,7 @@ mod places;
 mod symbolizer;
 
 pub use allocators::Allocators;
+pub use cubin::CubinLines;
 pub use demangle::demangle;
 pub use frame::ResolvedFrame;
 pub use kernel::{KERNEL, module as kernel, some_function as some_kernel_function};

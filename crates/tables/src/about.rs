@@ -70,6 +70,7 @@ fn rank_columns(name: &str) -> Vec<ColumnAbout> {
     match name {
         "spans" => of(host::SPANS),
         "kernels" => of(device::KERNELS),
+        "kernel_stalls" => of(device::KERNEL_STALLS),
         "copies" => of(device::COPIES),
         "synchronizations" => of(device::SYNCHRONIZATIONS),
         "device_spans" => of(device::DEVICE_SPANS),
@@ -113,6 +114,9 @@ fn about(name: &str) -> &'static str {
             "intervals on host threads: CUDA calls, operators, annotations, NVTX ranges, Python functions"
         }
         "kernels" => "kernels, as they ran on devices",
+        "kernel_stalls" => {
+            "samples of kernels' instructions, summed over up to a minute (`--gpu-stalls`)"
+        }
         "copies" => "copies and memsets, as they ran on devices",
         "synchronizations" => "waits for devices",
         "device_spans" => "annotations as devices saw them, and ranges of counters",

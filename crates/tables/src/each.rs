@@ -6,8 +6,8 @@ use tprof_export::in_order;
 use tprof_export::{OpenRank, Window};
 use tprof_facts::frames::Frames;
 use tprof_trace::model::{
-    ChannelWork, EventSample, ExternalId, FileCalls, Kernel, KernelOutline, MemoryCopy, Sample,
-    Span, SpanOutline,
+    ChannelWork, EventSample, ExternalId, FileCalls, Kernel, KernelOutline, KernelStall,
+    MemoryCopy, Sample, Span, SpanOutline,
 };
 use tprof_trace::{TraceFile, TracePart};
 
@@ -18,9 +18,10 @@ use crate::host_time::HostTime;
 use crate::rows::{self, InnermostPlaces, InputTexts, RowRequest, ShortNames};
 
 /// Names of the tables that each rank has, in the order in which they are read.
-pub const RANK_TABLES: [&str; 31] = [
+pub const RANK_TABLES: [&str; 32] = [
     "spans",
     "kernels",
+    "kernel_stalls",
     "copies",
     "synchronizations",
     "device_spans",
@@ -99,6 +100,10 @@ impl<'a> RankTables<'a> {
             "copies" => self.copies(ids, sink),
             "samples" => self.samples(ids, sink),
             "synchronizations" => all.pass(sink, device::SYNCHRONIZATIONS, self.rows(ids)),
+            "kernel_stalls" => {
+                let rows = self.blocks::<KernelStall>().filter(|row| window.holds(row.time_ns));
+                all.pass(sink, device::KERNEL_STALLS, rows)
+            }
             "device_spans" => all.pass(sink, device::DEVICE_SPANS, self.rows(ids)),
             "collectives" => all.pass(sink, host::COLLECTIVES, self.rows(ids)),
             "collective_runs" => {
@@ -366,6 +371,7 @@ pub(crate) fn count(trace: &TraceFile) -> u64 {
     in_order::count(trace)
         + trace.row_count::<ChannelWork>()
         + trace.row_count::<FileCalls>()
+        + trace.row_count::<KernelStall>()
         + trace.row_count::<EventSample>()
         + trace.heap_event_count()
         + trace.map_events().count() as u64

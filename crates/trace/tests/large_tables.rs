@@ -191,6 +191,17 @@ fn rows_of_the_other_large_tables_are_read_as_written() {
     ];
     let ids = kinds.map(|kind| ExternalId { process: 2, correlation: 1 << 40, kind, id: 7 });
     assert_eq!(through_a_file(&ids, &at("ids")), ids);
+    let stalls = [(0, 0, 0), (u64::MAX, 1 << 40, 7)].map(|(module, offset, line)| KernelStall {
+        time_ns: 5,
+        process: 2,
+        device: 1,
+        module,
+        offset,
+        samples: 3,
+        line,
+        ..KernelStall::default()
+    });
+    assert_eq!(through_a_file(&stalls, &at("stalls")), stalls);
     let collectives = [None, Some(1 << 50)].map(|bytes| Collective {
         start_ns: 1,
         duration_ns: bytes,

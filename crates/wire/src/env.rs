@@ -34,6 +34,9 @@ pub const TEST_STACKS: &str = "TPROF_TEST_STACKS";
 pub const GRAPH_NODES: &str = "TPROF_GRAPH_NODES";
 /// `1` if the hooks, and not CUPTI, are to record the calls that start work.
 pub const CALLS_BY_HOOKS: &str = "TPROF_CALLS_BY_HOOKS";
+/// Samples the instructions of kernels, with a period of 2 to the power of this number, in cycles of
+/// a device's processors; unset for no samples.
+pub const PC_SAMPLING: &str = "TPROF_PC_SAMPLING";
 /// The library that `CUDA_INJECTION64_PATH` named before tprof replaced it.
 pub const NEXT_INJECTION: &str = "TPROF_NEXT_INJECTION";
 /// Names the library that the driver loads in `cuInit`.

@@ -393,6 +393,90 @@ payload! {
 /// [`Range::id`] in a domain whose ranges are not counted.
 pub const NO_LEVEL: u64 = u64::MAX;
 
+payload! {
+    /// The instruction of a kernel that was sampled. In an [`ExtKind::PcSamples`] record, it is
+    /// followed by as many words as the record's argument says, each packed by [`pack_reason`].
+    ///
+    /// [`ExtKind::PcSamples`]: crate::record::ExtKind::PcSamples
+    PcSamples {
+        wide {
+            /// Number of the module's code: that of a [`Cubin`] if it has [`CUBIN_NUMBERED`], else
+            /// what CUPTI itself computed.
+            cubin,
+            /// Distance of the instruction from the function's beginning, bytes.
+            offset,
+        }
+        narrow {
+            /// Device that the kernel ran on.
+            device,
+            /// Text id of the function's mangled name.
+            function,
+        }
+    }
+}
+
+/// Packs a reason's text id and the number of samples with this reason.
+pub const fn pack_reason(reason: u32, samples: u32) -> u64 {
+    reason as u64 | (samples as u64) << 32
+}
+
+/// The text id and the number of samples that [`pack_reason`] packed.
+pub const fn unpack_reason(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+payload! {
+    /// What CUPTI says of the samples that one of its answers contains.
+    PcTotals {
+        wide {
+            /// All samples, including the dropped ones and those of the driver's own kernels.
+            total,
+            /// Samples that the device dropped.
+            dropped,
+            /// Samples of kernels that are not the program's.
+            other,
+            /// Samples in the records that this answer consists of.
+            recorded,
+        }
+        narrow {
+            /// The device.
+            device,
+            /// CUPTI's number of the context.
+            context,
+            /// The period in cycles is 2 to the power of this.
+            period,
+            /// 1 if the device's buffer was full.
+            full,
+        }
+    }
+}
+
+payload! {
+    /// The code of a loaded module, which the agent saved to a file in the session's directory
+    /// because it has line information. Its file is named `cubin-KEY-NUMBER`, with sixteen hexadecimal
+    /// digits each, and the number without [`CUBIN_NUMBERED`].
+    Cubin {
+        wide {
+            /// The module's number, with [`CUBIN_NUMBERED`].
+            number,
+            /// Length of the code, bytes.
+            bytes,
+            /// Number of the process, which its files have in their names.
+            key,
+        }
+        narrow {
+            /// 1 if the file is whole; 0 if it could not be written or the limit was reached.
+            is_saved,
+        }
+    }
+}
+
+/// Bits that mark a number of a module's code as one that the agent assigned. The bits below count
+/// the modules of a process.
+pub const CUBIN_NUMBERED: u64 = 0x7470_726f_0000_0000;
+/// Most bytes of the code of all modules that a process saves.
+pub const MAX_CUBIN_BYTES: u64 = 256 << 20;
+
 /// Errors and facts that the reader must know. These are arguments of an agent's note, whose
 /// payload is a count and a text id.
 pub mod trouble {
@@ -445,6 +529,13 @@ pub mod trouble {
     /// CUPTI records the calls that start work, although the user wanted the hooks to record them.
     /// The text has the reason.
     pub const NOT_BY_HOOKS: u32 = 27;
+    /// The instructions of kernels are not sampled. The text has the reason.
+    pub const NO_STALLS: u32 = 28;
+    /// The instructions of kernels are no longer sampled. The text has the reason.
+    pub const STALLS_END: u32 = 29;
+    /// Samples of instructions could not be read. The count is the number of places that CUPTI
+    /// still had.
+    pub const STALLS_UNREAD: u32 = 30;
 }
 
 /// Longest text of one record, in bytes.
@@ -471,6 +562,13 @@ pub fn pack_text(text: &[u8], words: &mut [u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_round_trip() {
+        assert_eq!(unpack_reason(pack_reason(7, u32::MAX)), (7, u32::MAX));
+        let place = PcSamples { cubin: CUBIN_NUMBERED | 3, offset: 0x40, device: 1, function: 9 };
+        assert_eq!(PcSamples::unpack(&place.pack()), Some(place));
+    }
 
     #[test]
     fn payloads_round_trip() {

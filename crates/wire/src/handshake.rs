@@ -266,11 +266,11 @@ mod tests {
 
     /// If a field moves, the wire's version must change.
     #[test]
-    fn field_offsets_are_those_of_wire_version_28() {
-        assert_eq!(WIRE_VERSION, 28);
+    fn field_offsets_are_those_of_wire_version_29() {
+        assert_eq!(WIRE_VERSION, 29);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!(bytes[8..12], 28u32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 29u32.to_ne_bytes());
         assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
         assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
         assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(bytes[40..], 0x8182_8384_8586_8788u64.to_ne_bytes());
         let bytes = Welcome::new(true).to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!((&bytes[8..12], &bytes[12..]), (&[28, 0, 0, 0][..], &[1, 0, 0, 0][..]));
+        assert_eq!((&bytes[8..12], &bytes[12..]), (&[29, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
     /// Any process of the user can send the collector any bytes.

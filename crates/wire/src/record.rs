@@ -169,6 +169,12 @@ pub enum ExtKind {
     AgentNote = 27,
     /// An external id: [`crate::gpu::External`].
     External = 28,
+    /// Samples of the instructions that kernels ran: [`crate::gpu::PcSamples`].
+    PcSamples = 29,
+    /// [`crate::gpu::PcTotals`]: what CUPTI says of the samples that it returned.
+    PcTotals = 30,
+    /// [`crate::gpu::Cubin`]: the code of a module was saved to a file, or could not be.
+    Cubin = 31,
     /// [`crate::gpu::Range`]: a range begins on this thread.
     RangePush = 32,
     /// [`crate::gpu::Range`]: the innermost range of this thread and domain ends.
@@ -329,7 +335,7 @@ impl ExtKind {
         ];
         const AGENT: &[ExtKind] = &[
             ClockJoin, Text, Kernel, Copy, Call, Wait, Memory, Overhead, Device, Stream, Context,
-            AgentNote, External,
+            AgentNote, External, PcSamples, PcTotals, Cubin,
         ];
         const RANGES: &[ExtKind] =
             &[RangePush, RangePop, RangeStart, RangeEnd, RangeMark, RangeThread];
@@ -481,12 +487,12 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=77) {
+        for value in (1..=31u64).chain(32..=37).chain(40..=43).chain(48..=77) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));
         }
         assert_eq!(ExtKind::of(15), None);
-        assert_eq!(ExtKind::of(29 << 4 | 15), None);
+        assert_eq!(ExtKind::of(38 << 4 | 15), None);
     }
 }

@@ -68,7 +68,7 @@ fn nothing_named(named: &OptionMatches) -> Failure {
 /// Returns the error for an option that none of the requested kinds of reports supports.
 pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
     let value = match option {
-        "--lines" | "--mine" => "",
+        "--lines" | "--mine" | "--stalls" => "",
         "--sort" => " total",
         _ => " TEXT",
     };

@@ -159,6 +159,7 @@ fn from_layers(
             kineto: None,
             compile: false,
             io: true,
+            gpu_stalls: None,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
             budget_percent: None,

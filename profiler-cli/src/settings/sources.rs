@@ -20,7 +20,7 @@ use tprof_wire::env as names;
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
 /// Variables that other parts of tprof use. They are not settings.
-const OTHER_VARIABLES: [&str; 14] = [
+const OTHER_VARIABLES: [&str; 15] = [
     names::SESSION,
     names::BIN,
     names::HOST,
@@ -31,6 +31,7 @@ const OTHER_VARIABLES: [&str; 14] = [
     names::NEXT_INJECTION,
     names::NCCL_EVENTS,
     names::GRAPH_NODES,
+    names::PC_SAMPLING,
     names::CALLS_BY_HOOKS,
     CONFIG_FILE,
     LIBRARY_DIR,

@@ -89,7 +89,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help, those of a group together.
-pub const SETTINGS: [&Setting; 41] = [
+pub const SETTINGS: [&Setting; 42] = [
     &OUTPUT,
     &FORCE,
     &ACTIVITY,
@@ -108,6 +108,7 @@ pub const SETTINGS: [&Setting; 41] = [
     &IO,
     &CUDA_GRAPHS,
     &CUDA_CALLS,
+    &GPU_STALLS,
     &NCCL,
     &ON_HANG,
     &ON,
@@ -298,6 +299,23 @@ pub static CUDA_CALLS: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.config.cuda_calls, &CALL_SOURCES).into()),
+};
+
+/// Whether to sample the instructions of GPU kernels, and how often.
+pub static GPU_STALLS: Setting = Setting {
+    name: "gpu-stalls",
+    short: None,
+    group: Group::What,
+    help: "Sample why warps of GPU kernels stall, for `tprof report kernels --stalls`: off, on, or a period in cycles (2^5 to 2^31) [default: off; on is 2^20]",
+    kind: ValueKind::Optional("CYCLES", "on"),
+    set: |resolved, given| {
+        resolved.config.gpu_stalls = values::sampling_period(given)?;
+        Ok(())
+    },
+    show: |resolved| {
+        let period = |power| format!("2^{power}");
+        Some(resolved.config.gpu_stalls.map_or("off".to_owned(), period).into())
+    },
 };
 
 /// How to record PyTorch operators.

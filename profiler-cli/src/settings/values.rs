@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
     Activity, CallSource, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode,
-    NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode,
+    NcclEvent, OnFull, OperatorDetail, PerfEvent, STALL_PERIOD, STALL_PERIODS, StackMode,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 use tprof_sampler::cpu::highest_rate;
@@ -229,6 +229,26 @@ pub fn kineto_text(window: Option<KinetoWindow>) -> String {
         words.push("names".to_owned());
     }
     words.join(",")
+}
+
+/// Parses the period of samples of GPU instructions. Returns the power of 2, or `None` for no
+/// samples.
+pub fn sampling_period(given: &GivenValue) -> Result<Option<u32>, Failure> {
+    let text = given.text()?.trim().to_ascii_lowercase();
+    let power = match text.as_str() {
+        "off" | "false" | "0" => return Ok(None),
+        "on" | "true" => return Ok(Some(STALL_PERIOD)),
+        text => match text.split_once('^') {
+            Some((base, power)) => power.parse().ok().filter(|_| base == "2"),
+            None => {
+                text.parse().ok().filter(|cycles: &u64| cycles.is_power_of_two()).map(u64::ilog2)
+            }
+        },
+    };
+    power.filter(|power| STALL_PERIODS.contains(power)).map(Some).ok_or_else(|| {
+        let why = "the values are off, on, or a power of 2 from 2^5 to 2^31 cycles";
+        given.refuse(why, "2^20")
+    })
 }
 
 /// Parses the list of events to count.

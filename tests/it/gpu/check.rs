@@ -75,6 +75,14 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
     check.arg("--cuda").arg(home.join("12")).arg("--cuda").arg(home.join("13"));
     check.current_dir(&empty).env_clear();
     check.env("PATH", "/usr/bin:/bin").env("FAKE_CUDA_BLOCK_NS", "500000");
+    // What the stand-in says of the kernels of which it is known why their warps wait.
+    check.env(
+        "FAKE_CUPTI_STALLS",
+        "stall_memory:64:long_scoreboard=90;stall_memory:64:selected=9;\
+         stall_math:32:math_pipe_throttle=50;stall_math:32:not_selected=200;\
+         stall_dependency:16:wait=30;stall_dependency:16:selected=40;\
+         stall_dependency:16:wait_not_issued=30",
+    );
     let text = printed(&mut check);
     let bundle = entry(&empty, "gpu-check-simulated-");
     assert!(text.contains("ok           truth-12: kernels are CUPTI's records"), "{text}");
@@ -89,6 +97,10 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
     let table = text.split_once(costs).unwrap_or_else(|| panic!("{text}")).1;
     assert!(rows.iter().all(|row| table.lines().any(|line| line.starts_with(row))), "{text}");
     assert!(text.contains("ok           recording: CUPTI accepts what the floor"), "{text}");
+    // Simulated samples show that the part works, not that a device's reasons are right.
+    for found in ["stall_memory waits for memory", "stall_math waits for math"] {
+        assert!(text.contains(&format!("ok           stalls: {found}")), "{text}");
+    }
     // Parts that cannot run here have not passed.
     assert!(text.contains("not checked  PyTorch"), "{text}");
     assert!(text.contains("not checked  facts of the machine"), "{text}");

@@ -14,6 +14,7 @@ mod memory;
 mod places;
 mod records;
 mod run_kernel;
+mod stalls;
 mod subscribers;
 
 use serde_json::Value;

@@ -17,6 +17,7 @@ use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
 use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
+use super::stalls::{self, Stalls};
 use super::{buffers, detach, kinds, started, streams, subscriber};
 use core::ffi::{c_int, c_void};
 use tprof_cupti_sys::*;
@@ -159,6 +160,7 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     PHASE.store(STARTED, Release);
     join_clocks(thread, &cupti);
     let on = kinds::enable(thread, &cupti);
+    stalls::prepare(thread, &cupti, loader, &found);
     kinds::follow(thread, &cupti, resume);
     // The agent's thread starts last, so that no two threads call CUPTI during the setup.
     if !spawn(create) {
@@ -264,6 +266,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         thread,
         names: Interner::new(cupti),
         raw: Raw::wanted(cupti.version),
+        stalls: Stalls::wanted(thread, cupti),
         due_ns: 0,
         in_vain: 0,
         requests: 0,
@@ -291,6 +294,9 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
                 }
             }
             flushing.round(last, is_asked);
+            if is_up {
+                flushing.sample(last || is_asked);
+            }
         });
         if is_asked {
             ANSWERED.store(asked, Release);
@@ -325,6 +331,8 @@ struct Flushing {
     thread: &'static Thread,
     names: Interner,
     raw: Option<Raw>,
+    /// Sampling of kernels' instructions, if the user asks for it.
+    stalls: Option<Stalls>,
     /// Time of the next flush (CLOCK_MONOTONIC); 0 while CUPTI has no buffer of the agent's.
     due_ns: u64,
     /// Number of flushes since a buffer last came back or CUPTI last requested one.
@@ -402,6 +410,14 @@ impl Flushing {
         }
     }
 
+    /// Reads samples of instructions. If a context or the process is about to end, ends sampling.
+    fn sample(&mut self, is_ending: bool) {
+        if let Some(stalls) = &mut self.stalls {
+            let is_on = !kinds::is_paused() && agent_link::is_on(self.thread);
+            stalls.round(self.thread, is_on, is_ending);
+        }
+    }
+
     fn flush(&mut self, last: bool) {
         join_clocks(self.thread, &self.cupti);
         // At the end, incomplete buffers are read as well, since they won't ever become complete.
@@ -437,6 +453,14 @@ impl Flushing {
 
     /// Maximum time to sleep until the next check of recording or the next marking call is due.
     fn most_ns(&self) -> u64 {
+        let until_samples_ns = match buffers::REQUESTS.load(Acquire) {
+            0 => u64::MAX,
+            _ => self.stalls.as_ref().map_or(u64::MAX, Stalls::most_ns),
+        };
+        self.most_between_checks_ns().min(until_samples_ns)
+    }
+
+    fn most_between_checks_ns(&self) -> u64 {
         if kinds::is_paused() || has_short_pauses() {
             LOOK_NS
         } else if kinds::relies_on_hooks() && buffers::OUT.load(Acquire) > 0 {
@@ -479,6 +503,14 @@ pub fn flush_before_end() {
     buffers::wake();
     let is_done = || (ANSWERED.load(Acquire).wrapping_sub(wanted) as i32) >= 0;
     wait_for(&ANSWERED, || is_done() || PHASE.load(Acquire) != STARTED);
+}
+
+/// Called when another client begins to sample instructions or to count on devices. Makes the agent
+/// end its sampling, and returns once it has, or after two seconds.
+pub fn leave_sampling() {
+    if stalls::has_other() {
+        flush_before_end();
+    }
 }
 
 /// Waits on a futex until `is_done` returns true, or for [`LAST_NS`].

@@ -3,7 +3,7 @@
 //! the client's next call, or the agent's thread a moment later, sets CUPTI up again.
 
 use super::notes::note;
-use super::{buffers, deliver, kinds, started};
+use super::{buffers, deliver, kinds, stalls, started};
 use tprof_cupti_sys::*;
 use tprof_inject::{gate, sys};
 use tprof_wire::gpu::trouble;
@@ -82,6 +82,7 @@ pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
 /// Resets what the agent knows about kinds and buffers after CUPTI was detached.
 fn forget() {
     kinds::forget();
+    stalls::forget();
     let lost = buffers::abandon();
     if let Some(thread) = gate::recording() {
         note(thread, trouble::DETACHED, lost, b"");

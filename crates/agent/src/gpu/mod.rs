@@ -63,6 +63,7 @@ pub mod notes;
 pub mod places;
 pub mod raw;
 pub mod reader;
+pub mod stalls;
 pub mod started;
 pub mod streams;
 pub mod subscriber;

@@ -9,6 +9,7 @@ use crate::targets::attached::Attached;
 use crate::targets::attribution::Destination;
 use crate::targets::placing::PlacedIn;
 use crate::targets::target::{End, Target};
+use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use tprof_os::sys;
 use tprof_sampler::cpu::SamplerEvent;
@@ -174,6 +175,7 @@ impl Engine {
             targets: &self.targets,
             out: &mut self.out,
             config: &self.parts.config,
+            session: Path::new(&self.parts.info.session),
             recording: self.parts.session.page().off.load(Relaxed) == 0,
             allocators: &mut self.allocators,
         };

@@ -12,6 +12,7 @@ use super::launches::{Launches, RuntimeCall};
 use super::matching::{Matched, Matching, MemoryCall};
 use super::ranges::Ranges;
 use super::rows::{self, Rows};
+use super::stalls::Stalls;
 use super::texts::without_version;
 use super::thread_rows::ThreadRows;
 use crate::output::flushing;
@@ -19,6 +20,7 @@ use crate::output::losses::Losses;
 use crate::shared::clock::Clock;
 use reports::AgentNote;
 use std::collections::HashMap;
+use std::path::Path;
 use tprof_trace::model::*;
 use tprof_trace::{TraceRow, TraceWriter};
 use tprof_wire::gpu;
@@ -60,14 +62,17 @@ pub struct Gpu {
     pub relies_on_hooks: bool,
     /// Joins the calls that CUPTI leaves out with the work that they started.
     pub by_order: ByOrder,
+    /// Samples of kernels' instructions.
+    stalls: Stalls,
     /// The row of the call in the last record, if that record was a call.
     pub last_call: Option<Span>,
 }
 
 impl Gpu {
     /// Returns the state of a process that has no records yet. Messages to the user call the
-    /// process `label`.
-    pub fn new(process: ProcessIndex, label: String) -> Gpu {
+    /// process `label`. Its agent saves files in the directory `session`; with `redact`, paths of
+    /// source files are shortened to names.
+    pub fn new(process: ProcessIndex, label: String, session: &Path, redact: bool) -> Gpu {
         Gpu {
             label,
             rows: Rows::new(process),
@@ -87,6 +92,7 @@ impl Gpu {
             calls_from_ns: None,
             relies_on_hooks: false,
             by_order: ByOrder::default(),
+            stalls: Stalls::new(process, session, redact),
             last_call: None,
         }
     }
@@ -206,6 +212,19 @@ impl Gpu {
                 let row = self.rows.overhead(&overhead, record.thread, place);
                 self.spans.extend(was_on(row.start_ns).then_some(row));
             }
+            ExtKind::PcSamples => {
+                let time_ns = clock.ns(record.clock);
+                let texts = &self.rows.texts;
+                self.stalls.take(record.argument, payload, time_ns, |id| texts.text(id))?;
+                if self.stalls.is_due() {
+                    self.write_stalls(place.writer(), losses);
+                }
+            }
+            ExtKind::PcTotals => {
+                let totals = gpu::PcTotals::unpack(payload)?;
+                self.stalls.add_totals(&totals, clock.ns(record.clock));
+            }
+            ExtKind::Cubin => self.stalls.has_module(&gpu::Cubin::unpack(payload)?),
             kind => {
                 let range = gpu::Range::unpack(payload)?;
                 let time_ns = clock.ns(record.clock);
@@ -426,6 +445,12 @@ impl Gpu {
         write_rows(&mut self.externals, |row| row.correlation, writer, losses);
     }
 
+    /// Writes the samples of instructions that were not written yet.
+    pub(super) fn write_stalls(&mut self, writer: &mut TraceWriter, losses: &mut Losses) {
+        let mut rows = self.stalls.rows(writer);
+        write_rows(&mut rows, |row| row.time_ns, writer, losses);
+    }
+
     /// Ends the ranges that are open when the process ends, writes all rows, and counts the losses.
     pub fn finish(
         &mut self,
@@ -437,6 +462,7 @@ impl Gpu {
         self.write(threads, writer, losses);
         self.write_memory(end_ns, true, writer, losses);
         self.write_matched(writer);
+        self.finish_stalls(writer, losses);
         let unrecorded = self.ranges.close(end_ns);
         self.write(threads, writer, losses);
         for (what, why, count) in [

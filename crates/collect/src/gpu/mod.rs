@@ -16,6 +16,7 @@ mod launches;
 pub mod matching;
 mod ranges;
 mod rows;
+mod stalls;
 pub mod texts;
 mod thread_rows;
 pub mod virtual_memory;

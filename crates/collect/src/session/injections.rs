@@ -44,6 +44,9 @@ pub fn injections(
             pairs.push((env::CALLS_BY_HOOKS, "1".into()));
         }
     }
+    if let Some(power) = config.gpu_stalls.filter(|_| config.activities.contains(&Activity::Gpu)) {
+        pairs.push((env::PC_SAMPLING, power.to_string().into()));
+    }
     if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {
         pairs.push((env::NVTX_INJECTION, agent.as_os_str().to_owned()));
     }

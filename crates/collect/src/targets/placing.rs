@@ -41,6 +41,8 @@ pub struct PlacedIn<'a> {
     pub out: &'a mut Output,
     /// Options of the run.
     pub config: &'a Config,
+    /// The session's directory.
+    pub session: &'a Path,
     /// Whether recording is on.
     pub recording: bool,
     /// The known allocators of programs.
@@ -50,7 +52,7 @@ pub struct PlacedIn<'a> {
 impl Target {
     /// Adds a new image to the run; `None` if no file can be created for it.
     pub fn place(mut attached: Attached, run: PlacedIn<'_>, now: u64) -> Option<Target> {
-        let PlacedIn { targets, out, config, recording, allocators } = run;
+        let PlacedIn { targets, out, config, session, recording, allocators } = run;
         let label = format!("{} {}", attached.pid, base_name(&attached.command));
         let same_pid = out.processes.image_of(attached.pid);
         let parent_image = same_pid.or_else(|| out.processes.image_of(attached.parent));
@@ -125,7 +127,7 @@ impl Target {
                 ..CountedLosses::default()
             },
             exe: attached.exe,
-            gpu: Gpu::new(index, label),
+            gpu: Gpu::new(index, label, session, config.redact),
             budget: ProcessBudget::default(),
             usage: Usage {
                 cpu_ns: attached.cpu_ns - cpu_before_ns,

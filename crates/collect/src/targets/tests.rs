@@ -89,7 +89,8 @@ impl TestSink {
         let path = directory.path().join("a.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
         let file = OpenFile::new(writer, FileOwner::Unranked, path);
-        let (gpu, losses) = (Gpu::new(0, "1 job".to_owned()), Losses::default());
+        let (gpu, losses) =
+            (Gpu::new(0, "1 job".to_owned(), std::path::Path::new(""), false), Losses::default());
         TestSink { notes: 0, file, gpu, losses, tids: HashMap::new(), _directory: directory }
     }
 }

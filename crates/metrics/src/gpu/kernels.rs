@@ -18,6 +18,7 @@ use tprof_trace::model::NameId;
 
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
+use crate::gpu::stalls::{self, RankStalls};
 
 /// The report `kernels`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -113,6 +114,8 @@ pub struct RankKernels {
     /// Lines of the user's source from which kernels were generated, by kernel name, if a log of
     /// `torch.compile` has them.
     pub sources: BTreeMap<String, Vec<String>>,
+    /// Samples of the kernels' instructions, of the whole recording.
+    pub stalls: RankStalls,
 }
 
 /// Sums up a rank's work by name.
@@ -241,22 +244,35 @@ struct Kernels {
 
 impl Analysis for Kernels {
     const KIND: &'static str = KIND.name;
+    const TAKES: &'static [&'static str] = &["--stalls"];
     type Part = RankKernels;
 
     fn needs(&self, _: &Options) -> Needs {
         WINDOW_NEEDS | Needs::COMPILE
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankKernels {
-        of_rank(rank, &self.names)
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankKernels {
+        let stalls = match options.stalls || options.data {
+            true => stalls::of_rank(rank),
+            false => RankStalls::default(),
+        };
+        RankKernels { stalls, ..of_rank(rank, &self.names) }
     }
 
     fn join(&self, parts: Vec<(RankContext, RankKernels)>, options: &Options) -> Body {
+        let stalls: Vec<_> = parts.iter().map(|(at, part)| (at, &part.stalls)).collect();
+        if options.stalls && !options.data {
+            let notes = stalls::notes(&stalls, options.is_of_part());
+            return Body { tables: stalls::tables(&stalls), notes };
+        }
         let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
+        let mut notes = outside::note(parts.iter().map(|(_, part)| part.outside));
         if options.data {
             tables.push(by_rank(&parts));
+            tables.extend(stalls::tables(&stalls));
+            notes.extend(stalls::notes(&stalls, options.is_of_part()));
         }
-        Body { tables, notes: outside::note(parts.iter().map(|(_, part)| part.outside)) }
+        Body { tables, notes }
     }
 }
 

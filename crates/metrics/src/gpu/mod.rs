@@ -18,5 +18,6 @@ pub mod overlap;
 pub mod queue;
 pub mod replay;
 pub mod report_gpu;
+pub mod stalls;
 pub mod stragglers;
 pub mod waves;

@@ -1,5 +1,6 @@
 //! Defines the columns of tables of device work.
 
+use tprof_facts::stalls::StallReason;
 use tprof_trace::model::*;
 
 use crate::column::{Cell, columns};
@@ -37,6 +38,21 @@ columns! { pub(crate) KERNELS of PlacedWork<Kernel>:
     "queued_ns" Int "when it was put into its queue" |r, c| c.time_opt(r.row.queued_ns);
     "submitted_ns" Int "when it was given to the device" |r, c| c.time_opt(r.row.submitted_ns);
     "args" Text "all further facts, as a JSON object" |r, c| c.name(r.row.args);
+}
+
+columns! { pub(crate) KERNEL_STALLS of KernelStall:
+    "time_ns" Int "end of the time in which the samples were read, nanoseconds since the run began" |r, c| c.time(r.time_ns);
+    "process" Id "row of `processes`" |r, _| Cell::uint(r.process.into());
+    "device" Int "device, as its process numbers them" |r, _| Cell::uint(r.device.into());
+    "kernel" Text "name of the kernel, demangled" |r, c| c.name(r.kernel);
+    "module" Int "number of the module that contains the kernel" |r, _| Cell::Int(r.module as i64);
+    "offset_bytes" Int "distance of the instruction from the beginning of the kernel" |r, _| Cell::uint(r.offset);
+    "file" Text "source file; null if unknown" |r, c| c.name(r.file);
+    "line" Int "line in it; null if unknown" |r, _| Cell::opt((r.line > 0).then_some(r.line));
+    "reason" Text "why the warp did not issue, as the end of CUPTI's name: `long_scoreboard`" |r, c| Cell::text(StallReason::of(c.trace.name(r.reason)).name);
+    "reason_group" Text "issued, ready, memory, dependency, barrier, math, instruction, sleep or other" |r, c| Cell::Text(StallReason::of(c.trace.name(r.reason)).group.name());
+    "not_issued" Bool "whether these samples are a part of the same reason's others: those in whose cycle nothing was issued" |r, c| Cell::Bool(StallReason::of(c.trace.name(r.reason)).is_not_issued);
+    "samples" Int "number of samples" |r, _| Cell::uint(r.samples);
 }
 
 columns! { pub(crate) COPIES of PlacedWork<MemoryCopy>:

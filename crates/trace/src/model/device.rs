@@ -391,6 +391,36 @@ pub struct ClockJoin {
     pub source: NameId,
 }
 
+/// Samples of one instruction of a kernel for one reason.
+///
+/// A device looks at the warps of each multiprocessor at regular intervals, and notes for each warp
+/// that it looks at which instruction comes next, and why the warp did not issue that. Rows are sums
+/// over up to a minute and over all runs of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelStall {
+    /// The end of the time in which the samples were read, ns.
+    pub time_ns: u64,
+    /// Index of the process.
+    pub process: ProcessIndex,
+    /// Index of the device.
+    pub device: u32,
+    /// Name of the kernel, or of a function that a kernel calls.
+    pub kernel: NameId,
+    /// Number of the module that contains the function. Modules of a process may have functions of
+    /// the same name.
+    pub module: u64,
+    /// Distance of the instruction from the function's beginning, bytes.
+    pub offset: u64,
+    /// The reason, as CUPTI names it.
+    pub reason: NameId,
+    /// Number of samples.
+    pub samples: u64,
+    /// Source file of the instruction; empty if it isn't known.
+    pub file: NameId,
+    /// Line in the source file; 0 if it isn't known.
+    pub line: u32,
+}
+
 /// An id that a thread had pushed when it called the device's library. A profiler inside the job
 /// pushes such ids to join calls to its operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -22,8 +22,8 @@ pub use code::{Module, SYNTHETIC_FRAME, Stack, Symbol};
 pub use comm::{ChannelWork, ChannelWorkKind, Collective, Communicator};
 pub use device::{
     Allocator, ClockJoin, CopyKind, Device, DeviceAllocation, DeviceSpan, DeviceSpanKind,
-    ExternalId, ExternalKind, Kernel, KernelOutline, KernelShape, MemoryCopy, MemoryKind, Stream,
-    SyncKind, Synchronization,
+    ExternalId, ExternalKind, Kernel, KernelOutline, KernelShape, KernelStall, MemoryCopy,
+    MemoryKind, Stream, SyncKind, Synchronization,
 };
 pub use file_calls::{FileCalls, FileKind, FileOperation};
 pub use heap::{HeapChange, HeapEvent, HeapTotals, MapEvent, MapKind};

@@ -99,6 +99,12 @@ pub mod property {
     /// `time_ns`, `share` (what the part cost, of the CPU time), `budget_percent`, `rate` (of
     /// samples, or `null`).
     pub const THINNED: &str = "tprof.thinned:";
+    /// What sampling of kernels' instructions found in a context: an object with `process`, `device`,
+    /// `context`, `from_ns`, `period_cycles`, and numbers of samples as CUPTI counts them: `total`,
+    /// `dropped` (by the device), `other` (of kernels that aren't the program's), `recorded`, and
+    /// `buffer_full` (how often). Or why a process has no samples, or none from a time on: an object
+    /// with `process`, `why`, `until_ns` (`null` if it has none at all).
+    pub const PC_SAMPLING: &str = "tprof.pc_sampling";
     /// The reason why there are no proportional set sizes, or none after some moment: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
     /// The reason why the kernel's functions have no names in samples: a text.

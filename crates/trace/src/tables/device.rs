@@ -72,6 +72,20 @@ part_of! {
 }
 
 columns_of! {
+    KernelStall in KERNEL_STALLS, from time_ns;
+    1 steady time_ns,
+    2 plain process,
+    3 plain device,
+    4 plain kernel,
+    5 plain module,
+    6 steady offset,
+    7 plain reason,
+    8 plain samples,
+    9 plain file,
+    10 plain line,
+}
+
+columns_of! {
     MemoryCopy in COPIES, from start_ns for duration_ns;
     1 steady start_ns,
     2 plain duration_ns,

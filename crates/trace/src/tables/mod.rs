@@ -57,6 +57,7 @@ pub(crate) mod table {
     pub const THREAD_COUNTS: u16 = 45;
     pub const EXTERNAL_IDS: u16 = 46;
     pub const EVENT_SAMPLES: u16 = 47;
+    pub const KERNEL_STALLS: u16 = 48;
     pub const CHANNEL_WORK: u16 = 50;
     pub const ALLOCATOR_SEGMENTS: u16 = 54;
     pub const ALLOCATOR_BLOCKS: u16 = 55;
@@ -86,6 +87,7 @@ pub(crate) mod table {
                 | ALLOCATOR_EVENTS
                 | HISTORY
                 | FILE_CALLS
+                | KERNEL_STALLS
         )
     }
 }
@@ -143,6 +145,7 @@ impl TraceRow for AllocatorBlock {}
 impl TraceRow for AllocatorEvent {}
 impl TraceRow for HistoryRow {}
 impl TraceRow for FileCalls {}
+impl TraceRow for KernelStall {}
 
 /// A row of a large table, or some of its columns. A reader decodes only the columns that it
 /// needs. Sealed, like [`TraceRow`].

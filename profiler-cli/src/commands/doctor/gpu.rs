@@ -28,6 +28,7 @@ pub fn machine() -> Vec<Check> {
     let driver_is_there = checks[0].verdict != Verdict::Note;
     if driver_is_there {
         checks.extend(units());
+        checks.extend(stalls());
         checks.push(library_of_cupti(&libraries));
         checks.extend(host());
         checks.extend(faults(&libraries));
@@ -109,6 +110,41 @@ fn driver(libraries: &Libraries) -> Vec<Check> {
     }
     checks.extend(kernel_times(&devices));
     checks
+}
+
+/// Checks whether this user may sample the instructions of kernels. The driver's own switch and this
+/// process's capabilities decide that; whether a device is too old, only a run shows.
+fn stalls() -> Option<Check> {
+    let parameters = std::fs::read_to_string("/proc/driver/nvidia/params").ok()?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    may_sample(&parameters, &status).map(|may| match may {
+        true => Check::new(
+            "gpu stalls",
+            Verdict::Ok,
+            "performance counters are open: --gpu-stalls can sample kernels (Volta and newer)",
+        ),
+        false => Check::new(
+            "gpu stalls",
+            Verdict::Part,
+            "the driver lets only administrators read performance counters: --gpu-stalls cannot \
+             sample kernels",
+        )
+        .hint(
+            "modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0, or CAP_SYS_ADMIN for the job",
+        ),
+    })
+}
+
+/// Whether the driver's parameters and a process's status permit reading performance counters;
+/// `None` if the parameters don't say it.
+fn may_sample(parameters: &str, status: &str) -> Option<bool> {
+    const SYS_ADMIN: u32 = 21;
+    let restricts =
+        parameters.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = capabilities.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    let is_admin = capabilities.is_some_and(|all| all >> SYS_ADMIN & 1 != 0);
+    Some(restricts.trim() == "0" || is_admin)
 }
 
 /// Returns a note for Blackwell devices, on which CUPTI could take kernels' times from hardware
@@ -427,6 +463,17 @@ fn wheels(program: &Path) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_are_open_to_all_or_to_administrators() {
+        let closed = "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n";
+        let open = "RmProfilingAdminOnly: 0\n";
+        let (user, root) = ("CapEff:\t0000000000000000\n", "CapEff:\t000001ffffffffff\n");
+        assert_eq!(may_sample(closed, user), Some(false));
+        assert_eq!(may_sample(closed, root), Some(true));
+        assert_eq!(may_sample(open, user), Some(true));
+        assert_eq!(may_sample("", root), None, "the driver does not say it");
+    }
 
     #[test]
     fn devices_with_hardware_times_have_a_note() {

@@ -90,4 +90,6 @@ pub enum Weight {
     Cpu,
     /// Nanoseconds waiting off a CPU
     Wait,
+    /// Samples of GPU instructions
+    Stalls,
 }

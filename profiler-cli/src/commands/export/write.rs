@@ -133,6 +133,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
             args::Weight::Count => Weight::Count,
             args::Weight::Cpu => Weight::Cpu,
             args::Weight::Wait => Weight::Wait,
+            args::Weight::Stalls => Weight::Stalls,
         }),
         json: args.json,
         files_of_ranks: args.compact,

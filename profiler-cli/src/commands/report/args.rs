@@ -94,6 +94,9 @@ pub struct ReportWords {
     /// library and system directories (cpu)
     #[arg(long)]
     pub mine: bool,
+    /// Show why warps of kernels waited, and where, in place of their times (kernels)
+    #[arg(long)]
+    pub stalls: bool,
     /// Show only threads with this text in their names, with this id, or `main` (cpu)
     #[arg(long, value_name = "TEXT")]
     pub thread: Option<String>,
@@ -145,6 +148,8 @@ pub struct ReportArgs {
     pub sort: Option<SortBy>,
     /// Whether to report only the user's own code.
     pub mine: bool,
+    /// Whether to report why warps of kernels waited.
+    pub stalls: bool,
     /// Name, tid or `main` of the threads to report.
     pub thread: Option<String>,
     /// Peak rates of the device; `None` for those of tprof's table.
@@ -178,7 +183,7 @@ impl ReportWords {
             // clap limits the number of words only if there are no options between them.
             [.., last] => {
                 return Err(Failure::new(format!("unexpected `{}`", last.display()))
-                    .cause("a report has kinds and one run; --lines and --mine take no value")
+                    .cause("a report has kinds and one run; --lines, --mine and --stalls take no value")
                     .hint("tprof report KIND RUN"));
             }
         };
@@ -203,6 +208,7 @@ impl ReportWords {
             ..
         } = self;
         let (lines, mine, thread) = (self.lines, self.mine, self.thread);
+        let stalls = self.stalls;
         let steps_from = steps_from(self.steps_from.as_deref())?;
         let peaks = self.peaks.as_deref().map(peaks).transpose()?;
         let window = match self.of_clock.as_deref() {
@@ -234,6 +240,7 @@ impl ReportWords {
             lines,
             sort,
             mine,
+            stalls,
             thread,
             peaks,
         })

@@ -96,6 +96,21 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: u32, _of
 
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDevicePrimaryCtxGetState(
+    device: c_int,
+    flags: *mut c_uint,
+    active: *mut c_int,
+) -> u32 {
+    // SAFETY: the caller passes valid pointers to write the answers to.
+    unsafe {
+        *flags = 0;
+        *active = c_int::from(streams::is_entered(device as u32));
+    }
+    SUCCESS
+}
+
+/// Stands in for the driver's function of this name.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> u32 {
     // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *context = streams::context_of(device as u32) as usize as *mut c_void };

@@ -44,10 +44,17 @@ pub fn describe(device: u32) {
     crate::report(&place, now, now, &Happened::Device);
 }
 
+/// Devices whose contexts exist, as bits.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the context of a device exists.
+pub fn is_entered(device: u32) -> bool {
+    MADE.load(SeqCst) >> device & 1 != 0
+}
+
 /// Makes the context of a device, and its default stream, if they don't exist yet: when a program
 /// selects the device, or first uses it.
 pub fn enter(device: u32) {
-    static MADE: AtomicU32 = AtomicU32::new(0);
     if MADE.fetch_or(1 << device, SeqCst) >> device & 1 == 0 {
         let place = Place { device, context: context_of(device), ..Place::default() };
         let now = time::now();

@@ -19,6 +19,11 @@
 //! | `reset` | records in buffers that are not returned when a context ends are lost |
 //! | `domains` | switching a callback domain off disables all kinds, as before 12.6 Update 1 |
 //! | `unended` | a forced flush returns buffers whose last record is of work that has not ended |
+//! | `places=N` | an answer of the PC Sampling API has N places |
+//! | `lose=N` | N samples of each sampled run are dropped |
+//! | `foreign=N` | each sampled run adds N samples of kernels that aren't the program's |
+//! | `full` | once, a device's buffer for samples was full |
+//! | `rest` | samples come only when sampling ends |
 //! | `subscriber` | another client holds the subscription |
 //! | `refuse=CALL:RESULT` | this call fails with this result (`cuptiActivityEnable/10`: for kind 10 only) |
 
@@ -53,6 +58,11 @@ pub fn turn(name: &str, count: &AtomicU64) -> bool {
     let Some((_, every)) = words().iter().find(|(of, _)| of == name) else { return false };
     let every = every.parse().unwrap_or(1).max(1);
     (count.fetch_add(1, Relaxed) + 1).is_multiple_of(every)
+}
+
+/// Returns the number that a fault was switched on with.
+pub fn value(name: &str) -> Option<u64> {
+    words().iter().find(|(of, _)| of == name)?.1.parse().ok()
 }
 
 /// Returns the result with which a call must fail, or success.

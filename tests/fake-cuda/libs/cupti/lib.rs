@@ -15,6 +15,7 @@ mod numbers;
 mod recording;
 mod records;
 mod replay;
+mod sampling;
 mod subscribers;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -147,6 +148,8 @@ pub unsafe extern "C" fn cuptiGetResultString(
         CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED => {
             c"CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
         }
+        CUPTI_ERROR_INVALID_OPERATION => c"CUPTI_ERROR_INVALID_OPERATION",
+        CUPTI_ERROR_NOT_SUPPORTED => c"CUPTI_ERROR_NOT_SUPPORTED",
         CUPTI_ERROR_INSUFFICIENT_PRIVILEGES => c"CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
         _ => c"CUPTI_ERROR_UNKNOWN",
     };

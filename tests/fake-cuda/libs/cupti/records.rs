@@ -2,7 +2,7 @@
 
 use crate::{
     CALLS_FROM, SYSTEM_THREADS, buffers, clock, external, faults, is_on, major, muted, replay,
-    version,
+    sampling, version,
 };
 use std::ffi::CStr;
 use std::mem::{size_of, zeroed};
@@ -123,6 +123,10 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     let stamp = |time| clock::of((engine().stamp)(time));
     let is_late = end == u64::MAX;
     let (start, end) = (stamp(start), stamp(end));
+    if let Happened::Kernel(launch) = what {
+        // SAFETY: the driver's stand-in passes a name that ends with a zero.
+        sampling::ran(place.context, unsafe { CStr::from_ptr(launch.name) });
+    }
     // Nodes have no records of their own if whole graphs have records.
     let whole = is_on(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
     if whole && place.graph != 0 && !matches!(what, Happened::Graph) {

@@ -3,6 +3,7 @@
 //!
 //! A test in `tprof-cupti-sys` compares the types with those in CUPTI's header.
 
+use super::super::agent;
 use super::super::buffers;
 use super::super::client_clock as clock;
 use super::super::cupti::Cupti;
@@ -364,6 +365,23 @@ pub(super) extern "C" fn subscribe_v2(
     }
     note_refused(b"another client's subscription (cuptiSubscribe_v2)", result);
     result
+}
+
+/// Ends the agent's own sampling of instructions, which another client's would collide with.
+pub(super) extern "C" fn pc_sampling_enable(
+    parameters: *mut CUpti_PCSamplingEnableParams,
+) -> CUptiResult {
+    agent::leave_sampling();
+    real!(cuptiPCSamplingEnable as f::PcSamplingEnable, (parameters))
+}
+
+/// Ends the agent's sampling of instructions, which uses the same units as another client's
+/// counters.
+pub(super) extern "C" fn profiler_initialize(
+    parameters: *mut CUpti_Profiler_Initialize_Params,
+) -> CUptiResult {
+    agent::leave_sampling();
+    real!(cuptiProfilerInitialize as f::ProfilerInitialize, (parameters))
 }
 
 pub(super) extern "C" fn finalize() -> CUptiResult {

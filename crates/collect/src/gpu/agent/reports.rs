@@ -14,6 +14,9 @@ use tprof_wire::gpu::trouble;
 /// Names the data that only NCCL's profiler plugin records, for the report.
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
 
+/// Names what sampling of instructions records, for the report.
+const STALLS: &str = "stalls of GPU kernels";
+
 /// A note of the agent. The meaning of its values depends on what it says.
 pub(super) struct AgentNote {
     /// What it says, as a constant of [`trouble`].
@@ -75,6 +78,13 @@ impl Gpu {
             trouble::DETACHED => "another client detaches CUPTI",
             trouble::ATTACHED => "CUPTI records again",
             trouble::USES => return self.write_version(note, writer),
+            trouble::NO_STALLS => {
+                return self.stalls.write_why(self.text(note.text), None, writer);
+            }
+            trouble::STALLS_END => {
+                let from_ns = Some(note.time_ns);
+                return self.stalls.write_why(self.text(note.text), from_ns, writer);
+            }
             _ => return,
         };
         self.mark(note.time_ns, text, writer);
@@ -120,6 +130,9 @@ impl Gpu {
                 "bytes of GPU records",
                 "all buffers were full, and CUPTI before 12.9 crashes without one",
             ),
+            trouble::STALLS_UNREAD => {
+                ("places of samples of GPU instructions", "the process ended before they were read")
+            }
             trouble::NAMES_CUT => ("ends of names", "they were too long"),
             _ => return self.report_blind(note.what, count, text, losses),
         };
@@ -131,6 +144,8 @@ impl Gpu {
         let mut blind = |what: &str, why: &str| self.add_blind(what, why, losses);
         match what {
             trouble::NO_CUPTI => blind("what the GPU did", text),
+            trouble::NO_STALLS => blind(STALLS, text),
+            trouble::STALLS_END => blind("stalls of GPU kernels from some time on", text),
             trouble::REFUSED => {
                 let (what, why) = text.split_once(": ").unwrap_or(("records of the GPU", text));
                 blind(what, &format!("CUPTI refused it ({why}, {count})"));
@@ -159,6 +174,20 @@ impl Gpu {
                 ),
             ),
             _ => {}
+        }
+    }
+
+    /// Writes the last samples of instructions, and reports what they lack.
+    pub(super) fn finish_stalls(&mut self, writer: &mut TraceWriter, losses: &mut Losses) {
+        self.write_stalls(writer, losses);
+        self.stalls.finish(writer, losses);
+        let full = self.stalls.full();
+        if full > 0 {
+            let why = format!(
+                "a device's buffer was full {full} times, and CUPTI does not say how many samples \
+                 that cost: a longer period needs less room (--gpu-stalls=CYCLES)"
+            );
+            self.add_blind(STALLS, &why, losses);
         }
     }
 

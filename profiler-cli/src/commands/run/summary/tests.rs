@@ -20,6 +20,7 @@ fn config() -> Config {
         kineto: None,
         compile: false,
         io: false,
+        gpu_stalls: None,
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
         on_full: OnFull::Wait,

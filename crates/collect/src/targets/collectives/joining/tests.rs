@@ -51,7 +51,7 @@ impl Process {
     fn unhooked() -> Process {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rank-0.tprof");
-        let mut gpu = Gpu::new(0, String::new());
+        let mut gpu = Gpu::new(0, String::new(), std::path::Path::new(""), false);
         gpu.define(&TEXTS);
         Process {
             all: Collectives::new(0),
