@@ -4,7 +4,7 @@ use super::given::GivenValue;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, CallSource, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode,
+    Activity, CallSource, DEFAULT_GPU_METRICS, DEFAULT_SAMPLE_INTERVAL, GPU_METRICS_INTERVALS, GraphDetail, IfExists, KinetoWindow, MemMode,
     NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
@@ -228,6 +228,16 @@ pub fn kineto_text(window: Option<KinetoWindow>) -> String {
         words.push("names".to_owned());
     }
     words.join(",")
+}
+
+/// Parses the time between samples of the devices' counters, or whether there are any.
+pub fn gpu_metrics(given: &GivenValue) -> Result<Option<Duration>, Failure> {
+    let text = given.text()?.to_ascii_lowercase();
+    match FLAGS.iter().find(|(name, _)| *name == text) {
+        Some((_, true)) => Ok(Some(DEFAULT_GPU_METRICS)),
+        Some((_, false)) => Ok(None),
+        None => interval(given, GPU_METRICS_INTERVALS).map(Some),
+    }
 }
 
 /// Parses the list of events to count.

@@ -17,6 +17,7 @@ use tprof_rank::{Busy, Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 use tprof_trace::model::NameId;
 
 use crate::gpu::breakdown::NO_WORK;
+use crate::gpu::measured::{self, RankMeasured};
 use crate::gpu::outside::{self, OutsideWork};
 
 /// The report `kernels`.
@@ -113,6 +114,8 @@ pub struct RankKernels {
     /// Lines of the user's source from which kernels were generated, by kernel name, if a log of
     /// `torch.compile` has them.
     pub sources: BTreeMap<String, Vec<String>>,
+    /// What samples of the devices' counters tell of them.
+    pub measured: RankMeasured,
 }
 
 /// Sums up a rank's work by name.
@@ -122,6 +125,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     let text = |lines: Vec<&str>| lines.into_iter().map(str::to_owned).collect();
     found.sources = sources.map(|(name, lines)| (name.to_owned(), text(lines))).collect();
     found.outside = OutsideWork::of(rank);
+    found.measured = measured::of_rank(rank, names);
     for (busy, _) in rank.judged_devices() {
         let sums = combinations(&busy);
         found.combinations_ns.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
@@ -252,11 +256,17 @@ impl Analysis for Kernels {
     }
 
     fn join(&self, parts: Vec<(RankContext, RankKernels)>, options: &Options) -> Body {
+        let measured = measured::join(parts.iter().map(|(at, part)| (at, &part.measured)));
         let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
+        if options.data || measured.is_sampled {
+            tables.push(measured::table(&measured));
+        }
         if options.data {
             tables.push(by_rank(&parts));
         }
-        Body { tables, notes: outside::note(parts.iter().map(|(_, part)| part.outside)) }
+        let mut notes = outside::note(parts.iter().map(|(_, part)| part.outside));
+        notes.extend(measured.shared);
+        Body { tables, notes }
     }
 }
 
