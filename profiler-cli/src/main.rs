@@ -83,6 +83,10 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Wait(args) => Ok(run::end_as(fallback::wait(&args))),
         Command::Collect { session } => env::collect(&session),
+        Command::GpuMetrics { interval_ns } => {
+            tprof_collect::gpu_metrics::sampler::run(interval_ns)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
             usage::help(&words[1..])?;
             Ok(ExitCode::SUCCESS)

@@ -18,6 +18,7 @@ import facts  # noqa: E402
 import headers  # noqa: E402
 import hooks  # noqa: E402
 import offsets  # noqa: E402
+import pm_sampling  # noqa: E402
 from prototypes import Headers, parameters, places  # noqa: E402
 
 SMALL = ("12.0", "12.9", "13.5")
@@ -158,7 +159,7 @@ def main():
         texts = " ".join(path.read_text(errors="replace") for path in only_in_cpp)
         texts = re.sub(r"/\*.*?\*/|//[^\n]*", " ", texts, flags=re.S)
         found = [*wrong_hooks(read, " ".join(texts.split()), table, seen), *wrong_numbers(read, numbers, known),
-                 *wrong_clients(read, hooks.exported()), *wrong_twins(include, table.keys()), *wrong_offsets(include, [newest])]
+                 *wrong_clients(read, hooks.exported()), *wrong_twins(include, table.keys()), *wrong_offsets(include, [newest]), *pm_sampling.wrong(include, [newest])]
         read.close()
         wrong += [f"CUDA {version}: {line}" for line in found]
         print(f"CUDA {version}: {len(found)} wrong")

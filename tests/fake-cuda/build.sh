@@ -2,7 +2,7 @@
 # Links the stand-ins for CUDA's libraries into DIR, under the real ones' names
 # and with their symbol versions, and the programs that the tests run on them:
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
-#     libcublasLt, libcuda, libnvidia-ml (no-gpm: without GPM); major.o, for programs with libfake_cudart.a inside
+#     libcublasLt, libcuda, libnvidia-ml (no-gpm: without GPM; no-pm: CUPTI without PM sampling); major.o, for programs with libfake_cudart.a inside
 #   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/hang-12, DIR/hang-13, DIR/gemms-12, DIR/gemms-13,
 #   DIR/memory-12, DIR/memory-13, DIR/replay-12, DIR/replay-13, DIR/profiled-12, DIR/profiled-13, DIR/subscribed-12, DIR/subscribed-13
 # `build.sh DIR`. A simulation: see src/lib.rs. Each file is moved into place when it is whole, because the tests of
@@ -47,6 +47,9 @@ for major in 12 13; do
     link "$to/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti*; tprof_fake_kinds;'
     # Defines the version for programs that link libfake_cudart.a.
     printf 'const int fake_major = %s;\n' "$major" | gcc -c -x c -o "$to/major.o.$$" - && mv "$to/major.o.$$" "$to/major.o"
+    # As CUPTI before 12.6 has it: without PM sampling.
+    mkdir -p "$out/no-pm"
+    link "$out/no-pm/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti[A-OQ-Z]*; tprof_fake_kinds;'
     link "$to/libnccl.so.2" libfake_nccl.a "$major" '' 'nccl*;' "$to/libcudart.so.$major"
     link "$to/libnvidia-ml.so.1" libfake_nvml.a "$major" '' 'nvml*;'
     # As drivers before R520 have it: without the functions `nvmlGpm…`.

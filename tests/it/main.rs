@@ -49,6 +49,7 @@ mod flops;
 mod foreign;
 mod gemms;
 mod gpu;
+mod gpu_metrics;
 mod gpu_time;
 mod gpu_truth;
 mod hang;

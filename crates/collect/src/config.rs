@@ -61,6 +61,9 @@ pub struct Config {
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
     pub gpu_interval: Duration,
+    /// Time between samples of the devices' counters (PM sampling); `None` if they aren't sampled.
+    #[serde(default)]
+    pub gpu_metrics: Option<Duration>,
     /// Percent of the job's CPU time that recording may cost; what costs more is thinned. `None`
     /// without a limit.
     #[serde(default)]
@@ -357,6 +360,12 @@ pub const DEFAULT_GPU_INTERVAL: Duration = Duration::from_millis(500);
 /// 10 ms.
 pub const RSS_INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);
+/// Default time between samples of the devices' counters: the longest at which a kernel that runs for
+/// a millisecond has a sample that lies wholly within it.
+pub const DEFAULT_GPU_METRICS: Duration = Duration::from_micros(500);
+/// Allowed values of `gpu_metrics`. NVML's means have the longer ones.
+pub const GPU_METRICS_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_micros(10)..=Duration::from_millis(100);
 /// Allowed values of `gpu_interval`. Shorter ones are useless: a call to NVML takes milliseconds,
 /// each device has several quantities, and utilization is the driver's mean over at least 1/6 s.
 pub const GPU_INTERVALS: RangeInclusive<Duration> =

@@ -250,6 +250,7 @@ fn config(directory: &Path, flags: u64) -> Config {
         gpu_stalls: None,
         rss_interval: Duration::from_secs(1),
         gpu_interval: Duration::from_secs(1),
+        gpu_metrics: None,
         on_full: OnFull::Drop,
         table_cache: None,
         max_size: None,

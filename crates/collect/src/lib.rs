@@ -12,6 +12,7 @@
 //! - `output`: the files of a run, the fates of its processes, and the losses;
 //! - `gpu`, `machine`, `nvml`: CUPTI's records of devices, errors of the machine, and the GPU
 //!   driver's readings of devices;
+//! - `gpu_metrics`: the process that samples counters of devices, and its rows;
 //! - `targets`: the attached processes of the job, their rings and records, and the assignment of
 //!   samples to them;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
@@ -34,6 +35,8 @@ mod gpu;
 mod machine;
 mod nvml;
 
+pub mod gpu_metrics;
+
 mod targets;
 
 mod directory;
@@ -47,9 +50,9 @@ pub mod fuzzing;
 
 pub use config::{
     Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
-    DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, DumpOn, GPU_INTERVALS, GraphDetail, IfExists,
-    Keep, KinetoWindow, MemMode, NcclEvent, OnFull, OnHang, OperatorDetail, PerfEvent,
-    RSS_INTERVALS, STALL_PERIOD, STALL_PERIODS, StackMode,
+    DEFAULT_GPU_METRICS, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, DumpOn, GPU_INTERVALS,
+    GPU_METRICS_INTERVALS, GraphDetail, IfExists, Keep, KinetoWindow, MemMode, NcclEvent, OnFull,
+    OnHang, OperatorDetail, PerfEvent, RSS_INTERVALS, STALL_PERIOD, STALL_PERIODS, StackMode,
 };
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;

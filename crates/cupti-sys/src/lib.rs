@@ -24,6 +24,7 @@
 )]
 pub mod bindings;
 pub mod functions;
+pub mod pm_sampling;
 pub mod record;
 pub mod times;
 

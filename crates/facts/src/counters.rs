@@ -34,7 +34,9 @@ impl CounterUnit {
             counter::GPU_PCIE_RECEIVED
             | counter::GPU_PCIE_SENT
             | counter::GPU_NVLINK_RECEIVED
-            | counter::GPU_NVLINK_SENT => CounterUnit::BytesPerSecond,
+            | counter::GPU_NVLINK_SENT
+            | counter::GPU_DRAM_READ
+            | counter::GPU_DRAM_WRITTEN => CounterUnit::BytesPerSecond,
             name if counter::GPU_MEANS.contains(&name) => CounterUnit::Share,
             counter::GPU_SM_CLOCK | counter::GPU_MEMORY_CLOCK => CounterUnit::Hertz,
             counter::GPU_POWER => CounterUnit::Watts,

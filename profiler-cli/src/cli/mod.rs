@@ -151,6 +151,12 @@ pub enum Command {
         /// Directory of the session
         session: PathBuf,
     },
+    /// Samples the counters of devices, for a collector.
+    #[command(name = tprof_collect::gpu_metrics::COMMAND, hide = true)]
+    GpuMetrics {
+        /// Time between samples, ns
+        interval_ns: u64,
+    },
     /// Waits for a job whose tprof failed.
     #[command(name = fallback::WAIT, hide = true)]
     Wait(fallback::WaitArgs),

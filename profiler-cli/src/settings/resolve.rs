@@ -162,6 +162,7 @@ fn from_layers(
             gpu_stalls: None,
             rss_interval: DEFAULT_RSS_INTERVAL,
             gpu_interval: DEFAULT_GPU_INTERVAL,
+            gpu_metrics: None,
             budget_percent: None,
             on_full: OnFull::Wait,
             table_cache: crate::launch::caches::tables(),

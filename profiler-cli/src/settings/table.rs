@@ -89,7 +89,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help, those of a group together.
-pub const SETTINGS: [&Setting; 42] = [
+pub const SETTINGS: [&Setting; 43] = [
     &OUTPUT,
     &FORCE,
     &ACTIVITY,
@@ -106,6 +106,7 @@ pub const SETTINGS: [&Setting; 42] = [
     &KINETO,
     &COMPILE,
     &IO,
+    &GPU_METRICS,
     &CUDA_GRAPHS,
     &CUDA_CALLS,
     &GPU_STALLS,
@@ -386,6 +387,23 @@ pub static IO: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.config.io, &ON_OR_OFF).into()),
+};
+
+/// Whether to sample the counters of devices.
+pub static GPU_METRICS: Setting = Setting {
+    name: "gpu-metrics",
+    short: None,
+    group: Group::What,
+    help: "Sample the counters of GPUs (CUDA 12.6, permission to read counters): off or the time between samples, 10us to 100ms [default: off]",
+    kind: ValueKind::Optional("TIME", "500us"),
+    set: |resolved, given| {
+        resolved.config.gpu_metrics = values::gpu_metrics(given)?;
+        Ok(())
+    },
+    show: |resolved| {
+        let every = resolved.config.gpu_metrics.map(exact_duration);
+        Some(every.unwrap_or_else(|| "off".to_owned()).into())
+    },
 };
 
 /// How the overhead of recording is determined.

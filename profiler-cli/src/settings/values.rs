@@ -4,8 +4,9 @@ use super::given::GivenValue;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, CallSource, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode,
-    NcclEvent, OnFull, OperatorDetail, PerfEvent, STALL_PERIOD, STALL_PERIODS, StackMode,
+    Activity, CallSource, DEFAULT_GPU_METRICS, DEFAULT_SAMPLE_INTERVAL, GPU_METRICS_INTERVALS,
+    GraphDetail, IfExists, KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent,
+    STALL_PERIOD, STALL_PERIODS, StackMode,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 use tprof_sampler::cpu::highest_rate;
@@ -249,6 +250,16 @@ pub fn sampling_period(given: &GivenValue) -> Result<Option<u32>, Failure> {
         let why = "the values are off, on, or a power of 2 from 2^5 to 2^31 cycles";
         given.refuse(why, "2^20")
     })
+}
+
+/// Parses the time between samples of the devices' counters, or whether there are any.
+pub fn gpu_metrics(given: &GivenValue) -> Result<Option<Duration>, Failure> {
+    let text = given.text()?.to_ascii_lowercase();
+    match FLAGS.iter().find(|(name, _)| *name == text) {
+        Some((_, true)) => Ok(Some(DEFAULT_GPU_METRICS)),
+        Some((_, false)) => Ok(None),
+        None => interval(given, GPU_METRICS_INTERVALS).map(Some),
+    }
 }
 
 /// Parses the list of events to count.

@@ -128,6 +128,9 @@ impl Engine {
         if let Some(sampler) = &self.parts.sampler {
             sampler.finish();
         }
+        if let Some(metrics) = &mut self.gpu_metrics {
+            metrics.finish();
+        }
         self.take_messages();
         self.assign_samples(u64::MAX);
         self.wait_for_workers(|open| open.modules > 0, Duration::from_secs(5));
@@ -163,7 +166,7 @@ impl Engine {
         let mut blind = self.out.processes.blind(&self.parts.config, &survivors);
         self.read_machine();
         self.machine.write(&mut self.out.files);
-        self.devices.write(&mut self.out.files);
+        self.write_devices(true);
         if self.devices.waiting() > 0 {
             self.out.processes.losses.lose(READINGS, NO_FILE, self.devices.waiting());
         }

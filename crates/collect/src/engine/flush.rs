@@ -58,11 +58,23 @@ impl Engine {
             self.targets.insert(number, target);
         }
         self.flush_samples(now, settled_ns, all);
-        self.devices.write(&mut self.out.files);
+        self.write_devices(false);
         self.machine.write(&mut self.out.files);
         let when = if all { WriteHistory::All } else { WriteHistory::Blocks };
         flushing::write_history(&mut self.out.files, &mut self.out.processes.losses, now, when);
         self.parts.prices.begin();
+    }
+
+    /// Writes the waiting readings and samples of devices. `is_last`: none follow.
+    pub(super) fn write_devices(&mut self, is_last: bool) {
+        let Engine { devices, gpu_metrics, out, targets, .. } = self;
+        if let Some(metrics) = gpu_metrics {
+            metrics.follow(&out.files, || targets.values().map(|image| image.pid).collect());
+            metrics.write(&mut out.files, |uuid| devices.index_of(uuid), is_last);
+        }
+        devices.write(&mut out.files, |device, name, time_ns| {
+            gpu_metrics.as_ref().is_some_and(|known| known.replaces(device, name, time_ns))
+        });
     }
 
     /// Writes the rows of processes that did not attach. Also writes samples, if they fill a block

@@ -1,6 +1,7 @@
 //! The messages that the other threads of the collector send to the engine.
 
 use super::pss::PssRound;
+use crate::gpu_metrics::MetricsMessage;
 use crate::machine::MachineMessage;
 use crate::nvml;
 use crate::output::processes::Unanswered;
@@ -68,6 +69,8 @@ pub enum Event {
     Sampler(SamplerEvent),
     /// A message of the thread that reads the devices (NVML).
     Device(nvml::NvmlMessage),
+    /// A message of the process that samples the devices' counters.
+    GpuMetrics(MetricsMessage),
     /// A message of the thread that watches the machine for errors.
     Machine(MachineMessage),
     /// A round of proportional set sizes was read (see `pss`).

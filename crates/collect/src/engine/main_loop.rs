@@ -12,6 +12,7 @@ use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesQuestion, Workers};
 use crate::config::Config;
 use crate::directory::socket::SessionSocket;
+use crate::gpu_metrics::MetricsRows;
 use crate::machine::{MachineRows, MachineWatcher, WatchedProcesses};
 use crate::nvml::Devices;
 use crate::output::destination::Output;
@@ -88,6 +89,8 @@ pub struct EngineParts {
     pub watcher: Option<Arc<Mutex<MachineWatcher>>>,
     /// Where that reader finds the job's processes, whose network namespaces it reads.
     pub watched: WatchedProcesses,
+    /// The process that samples the devices' counters, with `--gpu-metrics`.
+    pub gpu_metrics: Option<MetricsRows>,
 }
 
 /// The times when periodic work was last done or is due next, ns.
@@ -168,6 +171,8 @@ pub struct Engine {
     pub(super) cgroup: Cgroup,
     pub(super) host_cpu: HostCpu,
     pub(super) devices: Devices,
+    /// Samples of the devices' counters, with `--gpu-metrics`.
+    pub(super) gpu_metrics: Option<MetricsRows>,
     pub(super) machine: MachineRows,
     pub(super) reserve: Reserve,
     pub(super) timers: Timers,
@@ -201,7 +206,8 @@ pub struct Engine {
 
 impl Engine {
     /// Returns an engine at the beginning of its run.
-    pub fn new(parts: EngineParts, out: Output) -> Engine {
+    pub fn new(mut parts: EngineParts, out: Output) -> Engine {
+        let gpu_metrics = parts.gpu_metrics.take();
         let now = sys::monotonic_ns();
         let config = &parts.config;
         let after = |d: Option<Duration>| d.map(|d| now + d.as_nanos() as u64);
@@ -233,6 +239,7 @@ impl Engine {
             cgroup,
             host_cpu: HostCpu::find(),
             devices: Devices::default(),
+            gpu_metrics,
             machine: MachineRows::default(),
             reserve,
             timers: Timers { flushed_ns: now, ..Timers::default() },

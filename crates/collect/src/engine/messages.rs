@@ -62,6 +62,13 @@ impl Engine {
                         self.out.processes.losses.lose(READINGS, NO_FILE, 1);
                     }
                 }
+                Event::GpuMetrics(message) => {
+                    let recording =
+                        self.recording.ends_on || self.parts.session.page().off.load(Relaxed) == 0;
+                    if let Some(metrics) = &mut self.gpu_metrics {
+                        metrics.take(message, recording);
+                    }
+                }
                 Event::Sizes(round) => self.take_sizes(round),
                 Event::RootStarted(pid) => self.out.processes.root = Some(pid),
                 Event::Sampler(SamplerEvent::RateChanged(rate, time_ns)) => {

@@ -272,13 +272,22 @@ impl Devices {
         self.waiting.len() as u64
     }
 
+    /// Returns the number of the device with this UUID.
+    pub fn index_of(&self, uuid: &str) -> Option<u32> {
+        let known = self.facts.as_ref()?["devices"].as_array()?;
+        let found = known.iter().find(|facts| facts["uuid"] == uuid)?;
+        found["index"].as_u64().map(|index| index as u32)
+    }
+
     /// Writes the waiting readings once a file exists. A reading is written to the files whose
     /// processes use the device, or to the first file if no process is known to use it.
-    pub fn write(&mut self, files: &mut Files) {
+    /// `is_replaced` says of which counters of a device something else tells the value at a time.
+    pub fn write(&mut self, files: &mut Files, is_replaced: impl Fn(&str, &str, u64) -> bool) {
         if files.open.is_empty() {
             return;
         }
-        for Reading { time_ns, index, uuid, values } in self.waiting.drain(..) {
+        for Reading { time_ns, index, uuid, mut values } in self.waiting.drain(..) {
+            values.retain(|(name, _)| !is_replaced(&uuid, name, time_ns));
             let sees = |file: &OpenFile| file.devices.contains(&uuid);
             let nobody = !files.open.iter().any(sees);
             for (at, file) in files.open.iter_mut().enumerate() {

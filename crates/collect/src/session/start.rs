@@ -12,6 +12,7 @@ use crate::engine::pss::PssReader;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
+use crate::gpu_metrics::{MetricsLink, MetricsRows};
 use crate::machine::{MachineWatcher, WatchedProcesses};
 use crate::nvml;
 use crate::output::destination::Output;
@@ -223,6 +224,7 @@ impl Session {
             watcher,
             watched,
             dumps: dumps.clone(),
+            gpu_metrics: gpu_metrics(&config, &events),
         };
         let recorded = Output::new(clock, files);
         let stepping = Arc::clone(&recorded.processes.stepping);
@@ -422,6 +424,14 @@ impl Drop for Session {
             self.close();
         }
     }
+}
+
+/// Prepares to sample the devices' counters, if they should be sampled.
+fn gpu_metrics(config: &Config, events: &Sender<Event>) -> Option<MetricsRows> {
+    let interval = config.gpu_metrics.filter(|_| config.activities.contains(&Activity::Gpu))?;
+    let events = events.clone();
+    let deliver = move |message| drop(events.send(Event::GpuMetrics(message)));
+    Some(MetricsRows::new(interval, MetricsLink::start(interval, deliver)))
 }
 
 /// Runs a collector on demand. An attaching process starts a hidden command with this body if no

@@ -121,8 +121,9 @@ impl Curves {
         let gpus = Gpus::of(&part.trace);
         let mut curves: BTreeMap<Key, Vec<(u64, f64)>> = BTreeMap::new();
         for row in part.trace.counters() {
-            // Power shows the same better than an energy that began long before the run.
-            if part.trace.name(row.name) == counter::GPU_ENERGY {
+            // Power shows the same better than an energy that began long before the run. A value that
+            // isn't a number says that nothing is known.
+            if part.trace.name(row.name) == counter::GPU_ENERGY || !row.value.is_finite() {
                 continue;
             }
             let key = (row.process, gpus.gpu(row), row.name.0);

@@ -80,14 +80,14 @@ struct Series {
 
 impl Series {
     fn add(&mut self, time_ns: u64, value: f64) {
-        if !value.is_finite() || self.readings.back().is_some_and(|last| last.0 > time_ns) {
+        if value.is_infinite() || self.readings.back().is_some_and(|last| last.0 > time_ns) {
             return;
         }
         if self.readings.len() >= MOST {
             let mut at = 0;
-            self.readings.retain(|_| {
+            self.readings.retain(|(_, value)| {
                 at += 1;
-                at % 2 == 0
+                at % 2 == 0 || value.is_nan()
             });
         }
         self.readings.push_back((time_ns, value));
@@ -161,7 +161,7 @@ impl Series {
                 break;
             }
             // Nobody knows what was in the time in which it wasn't read.
-            let is_gap = next.0 - now.0 > HOLDS_NS;
+            let is_gap = next.0 - now.0 > HOLDS_NS || now.1.is_nan();
             let held_ns = next.0.min(end_ns).saturating_sub(now.0.max(start_ns));
             if !is_gap {
                 area += now.1 * held_ns as f64;
@@ -186,7 +186,12 @@ pub(super) struct Levels {
 }
 
 impl Levels {
+    /// Adds a reading. Of a mean, a value that isn't a number says that nothing is known from then on.
     pub fn add(&mut self, gauge: Gauge, owner: GaugeOwner, time_ns: u64, value: f64) {
+        let is_mean = [Gauge::SmActive, Gauge::TensorActive, Gauge::DramBandwidth].contains(&gauge);
+        if value.is_nan() && !is_mean {
+            return;
+        }
         self.all.entry((gauge, owner)).or_default().add(time_ns, value);
     }
 

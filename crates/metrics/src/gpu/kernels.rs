@@ -17,6 +17,7 @@ use tprof_rank::{Busy, Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 use tprof_trace::model::NameId;
 
 use crate::gpu::breakdown::NO_WORK;
+use crate::gpu::measured::{self, RankMeasured};
 use crate::gpu::outside::{self, OutsideWork};
 use crate::gpu::stalls::{self, RankStalls};
 
@@ -116,6 +117,8 @@ pub struct RankKernels {
     pub sources: BTreeMap<String, Vec<String>>,
     /// Samples of the kernels' instructions, of the whole recording.
     pub stalls: RankStalls,
+    /// What samples of the devices' counters tell of them.
+    pub measured: RankMeasured,
 }
 
 /// Sums up a rank's work by name.
@@ -125,6 +128,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     let text = |lines: Vec<&str>| lines.into_iter().map(str::to_owned).collect();
     found.sources = sources.map(|(name, lines)| (name.to_owned(), text(lines))).collect();
     found.outside = OutsideWork::of(rank);
+    found.measured = measured::of_rank(rank, names);
     for (busy, _) in rank.judged_devices() {
         let sums = combinations(&busy);
         found.combinations_ns.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
@@ -265,13 +269,18 @@ impl Analysis for Kernels {
             let notes = stalls::notes(&stalls, options.is_of_part());
             return Body { tables: stalls::tables(&stalls), notes };
         }
+        let measured = measured::join(parts.iter().map(|(at, part)| (at, &part.measured)));
         let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
+        if options.data || measured.is_sampled {
+            tables.push(measured::table(&measured));
+        }
         let mut notes = outside::note(parts.iter().map(|(_, part)| part.outside));
         if options.data {
             tables.push(by_rank(&parts));
             tables.extend(stalls::tables(&stalls));
             notes.extend(stalls::notes(&stalls, options.is_of_part()));
         }
+        notes.extend(measured.shared);
         Body { tables, notes }
     }
 }

@@ -12,6 +12,7 @@ mod host_overlap;
 pub mod idle;
 pub mod kernels;
 pub mod launches;
+pub mod measured;
 pub mod memcpy;
 mod outside;
 pub mod overlap;

@@ -160,6 +160,13 @@ pub mod counter {
         GPU_NVLINK_RECEIVED,
         GPU_NVLINK_SENT,
     ];
+    /// Bytes a second that were read from the device's memory. This mean and the next one are of
+    /// `--gpu-metrics` alone. A mean that is not a number isn't known from its time on.
+    pub const GPU_DRAM_READ: &str = "gpu_dram_read_bytes_per_second";
+    /// Bytes a second that were written to the device's memory.
+    pub const GPU_DRAM_WRITTEN: &str = "gpu_dram_written_bytes_per_second";
+    /// The bytes of the device's memory.
+    pub const GPU_DRAM_BYTES: [&str; 2] = [GPU_DRAM_READ, GPU_DRAM_WRITTEN];
     /// Number of steps that a process has begun, recorded or not (`--overhead paired`). The value
     /// is written at the beginning of each step.
     pub const STEPS_BEGUN: &str = "steps_begun";

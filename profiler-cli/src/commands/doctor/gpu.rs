@@ -1,8 +1,8 @@
 //! Checks what tprof can record of GPUs: the driver, CUPTI and its other users, NVTX and NCCL. Also
 //! checks how a given program can be recorded.
 //!
-//! This module neither initialises CUDA nor calls CUPTI (but NVML, which needs neither): some CUPTI versions crash at their first
-//! call if the driver does not fit.
+//! This process neither initialises CUDA nor calls CUPTI (but NVML, which needs neither): some CUPTI versions crash at their first
+//! call if the driver does not fit. What the counters of devices are is asked by another process.
 #![allow(unsafe_code)] // loads the driver's library, and calls one function of it
 
 use super::check::{Check, Verdict};
@@ -29,6 +29,7 @@ pub fn machine() -> Vec<Check> {
     if driver_is_there {
         checks.extend(units());
         checks.extend(stalls());
+        checks.push(counters(&libraries));
         checks.push(library_of_cupti(&libraries));
         checks.extend(host());
         checks.extend(faults(&libraries));
@@ -189,6 +190,37 @@ fn units() -> Option<Check> {
     };
     let found: Vec<String> = groups.iter().map(of_group).collect();
     Some(Check::new(NAME, verdict, found.join("; ")))
+}
+
+/// Checks whether the counters of devices can be sampled (`--gpu-metrics`). It asks the first device,
+/// in another process, and changes nothing.
+fn counters(libraries: &Libraries) -> Check {
+    const NAME: &str = "gpu counters";
+    let named = std::env::var_os(env::CUPTI).map(PathBuf::from);
+    let cupti = named.into_iter().chain(libraries.named("libcupti.so")).next().or_else(in_toolkits);
+    match tprof_collect::gpu_metrics::prospect(&cupti.unwrap_or_default()) {
+        Ok(news) => {
+            let left_out: Vec<&str> = news.missing.keys().map(String::as_str).collect();
+            let without = match left_out.is_empty() {
+                true => String::new(),
+                false => format!(", without {}", left_out.join(", ")),
+            };
+            let found = format!(
+                "--gpu-metrics can sample {} counters of {} at once{without}",
+                news.metrics.len(),
+                news.chip
+            );
+            Check::new(NAME, Verdict::Ok, found)
+        }
+        Err(why) => Check::new(NAME, Verdict::Note, format!("--gpu-metrics cannot sample: {why}")),
+    }
+}
+
+/// Returns a library of CUPTI in an installed toolkit.
+fn in_toolkits() -> Option<PathBuf> {
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
+    let all = homes.map(PathBuf::from).chain([PathBuf::from("/usr/local/cuda")]);
+    all.flat_map(|home| toolkit(&home)).last()
 }
 
 /// Loads the driver's library, if the loader finds it. The library stays loaded, because threads

@@ -12,6 +12,7 @@ mod faults;
 mod muted;
 mod names;
 mod numbers;
+mod pm_sampling;
 mod recording;
 mod records;
 mod replay;

@@ -11,10 +11,11 @@ use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter::*;
 
-use super::samples::{FileSamples, holds_ns, means_every_ns};
+use super::samples::{FileSamples, holds_ns, means, means_every_ns};
 use super::series::{SampleSeries, area, grown, samples};
 
 const NO_SAMPLE: &str = "the samples lie outside of this time, or cross its borders";
+const NOT_COUNTED: &str = "the GPU's counters were not sampled (--gpu-metrics)";
 const NOT_READ: &str = "this recording is of a tprof that did not read it";
 
 /// The readings of one device.
@@ -24,6 +25,78 @@ pub(crate) struct DeviceReadings<'a> {
     /// What the library said of all devices of the host, and of this one.
     pub(crate) host_facts: &'a Value,
     pub(crate) facts: &'a Value,
+    /// What the process that samples counters said of this device, if there was one.
+    pub(crate) metrics: Option<DeviceMetrics<'a>>,
+}
+
+/// What the process that samples counters (`--gpu-metrics`) said of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceMetrics<'a> {
+    facts: &'a Value,
+    /// Time between two samples, ns.
+    pub(crate) interval_ns: u64,
+}
+
+impl<'a> DeviceMetrics<'a> {
+    /// Finds a device in what the processes of a host said. If several tried, the one that sampled
+    /// it counts.
+    pub(super) fn of(said: &[&'a Value], uuid: &str) -> Option<DeviceMetrics<'a>> {
+        let mut found: Option<DeviceMetrics<'a>> = None;
+        for all in said {
+            let devices = all["devices"].as_array().into_iter().flatten();
+            for facts in devices.filter(|facts| facts["device"] == uuid) {
+                if found.is_none_or(|known| known.facts["metrics"].is_null()) {
+                    let interval_ns = all["interval_ns"].as_u64().unwrap_or(0);
+                    found = Some(DeviceMetrics { facts, interval_ns });
+                }
+            }
+        }
+        found
+    }
+
+    /// Why the device isn't sampled, or no longer was.
+    pub(super) fn why_not(&self) -> Option<&'a str> {
+        self.facts["why_not"].as_str()
+    }
+
+    /// Returns a number that was said.
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        self.facts[key].as_u64()
+    }
+
+    /// Returns a text that was said.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        self.facts[key].as_str()
+    }
+
+    /// The counters that are not sampled, each with the reason.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let all = self.facts["missing"].as_object().into_iter().flatten();
+        all.filter_map(|(name, why)| Some((name.as_str(), why.as_str()?)))
+    }
+
+    /// Time by which a sample's place in the run may be off, ns.
+    pub(crate) fn uncertain_ns(&self) -> u64 {
+        self.number("clock_width_ns").unwrap_or(0)
+    }
+
+    /// Whether there are samples of the device.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.number("since_ns").is_some()
+    }
+
+    /// UUID of the device.
+    pub(crate) fn device(&self) -> &'a str {
+        self.text("device").unwrap_or_default()
+    }
+
+    /// Whether samples tell this counter at a time.
+    pub(crate) fn tells(&self, name: &str, time_ns: u64) -> bool {
+        let within = |key: &str| self.number(key);
+        let is_sampled = within("since_ns").is_some_and(|since| time_ns >= since)
+            && within("until_ns").is_some_and(|until| time_ns < until);
+        is_sampled && self.facts["metrics"][name].is_string()
+    }
 }
 
 /// What the units of a device did in a part of the time.
@@ -52,7 +125,9 @@ impl<'a> DeviceReadings<'a> {
         let uuid = uuid_of(file, device?)?;
         let known = host_facts["devices"].as_array()?;
         let facts = known.iter().find(|facts| facts["uuid"] == *uuid)?;
-        Some(DeviceReadings { series: &read.series, host_facts, facts })
+        let said: Vec<&Value> = read.metrics.iter().collect();
+        let metrics = DeviceMetrics::of(&said, uuid);
+        Some(DeviceReadings { series: &read.series, host_facts, facts, metrics })
     }
 
     fn index(&self) -> u32 {
@@ -66,13 +141,17 @@ impl<'a> DeviceReadings<'a> {
     /// Returns the reason why a quantity has no value.
     pub(super) fn why(&self, name: &str) -> Option<&'a str> {
         let none = self.facts["no_means"].as_str().filter(|_| GPU_MEANS.contains(&name));
+        if GPU_DRAM_BYTES.contains(&name) {
+            let Some(metrics) = self.metrics else { return Some(NOT_COUNTED) };
+            return metrics.why_not().or_else(|| metrics.facts["missing"][name].as_str());
+        }
         let not_read = || self.host_facts["means_every_ms"].is_null().then_some(NOT_READ);
         self.facts["missing"][name].as_str().or(none).or_else(not_read)
     }
 
     /// Returns the time from the first reading of a mean or of the energy to the last.
     pub(super) fn extent(&self) -> Cover {
-        let all = GPU_MEANS.into_iter().chain([GPU_ENERGY, GPU_POWER]);
+        let all = means().chain([GPU_ENERGY, GPU_POWER]);
         let span = |series: &SampleSeries| {
             let (first, last) = (series.first_key_value()?.0, series.last_key_value()?.0);
             Some(Interval::new(*first, *last))
@@ -81,15 +160,26 @@ impl<'a> DeviceReadings<'a> {
         Cover::of(Interval::hull(spans))
     }
 
+    /// Returns the samples that a counter's means are of.
+    pub(crate) fn samples_of(&self, name: &'static str) -> impl Iterator<Item = (Interval, f64)> {
+        let every_ns = means_every_ns(self.host_facts);
+        let fine = move |time_ns: u64| {
+            let fine = self.metrics.filter(|metrics| metrics.tells(name, time_ns));
+            fine.map_or(every_ns, |metrics| metrics.interval_ns)
+        };
+        let series = self.series(name);
+        series
+            .into_iter()
+            .flat_map(move |series| samples(series, holds_ns(Some(self.host_facts)), fine))
+    }
+
     /// Returns what the device did in a part of the time.
     pub(crate) fn within(&self, part: &Cover) -> Activity {
-        let every_ns = means_every_ns(self.host_facts);
         let holds_ns = holds_ns(Some(self.host_facts));
         let mut sampled_ns = 0;
         let mut mean = |name: &'static str| {
-            let samples = self.series(name).map(|series| samples(series, holds_ns, every_ns));
             let (mut sum, mut time_ns) = (0.0, 0);
-            for (sample, value) in samples.into_iter().flatten() {
+            for (sample, value) in self.samples_of(name) {
                 if part.length_within(sample) == sample.length() {
                     sum += value * sample.length() as f64;
                     time_ns += sample.length();
@@ -101,7 +191,7 @@ impl<'a> DeviceReadings<'a> {
                 time_ns => Ok(sum / time_ns as f64),
             }
         };
-        let means = GPU_MEANS.map(|name| (name, mean(name))).into();
+        let means = means().map(|name| (name, mean(name))).collect();
         let energy = self.energy(part, holds_ns);
         let no_energy = match energy {
             Some(_) => "",
@@ -176,7 +266,7 @@ mod tests {
         let all = all.into();
         let host = json!({ "every_ms": 500, "means_every_ms": 100 });
         let facts = json!({ "index": 2, "missing": { "gpu_tensor_active": "Not Supported" } });
-        let read = DeviceReadings { series: &all, host_facts: &host, facts: &facts };
+        let read = DeviceReadings { series: &all, host_facts: &host, facts: &facts, metrics: None };
         let of = |parts: &[(u64, u64)]| {
             let found = read.within(&cover(parts));
             (found.mean(GPU_SM_ACTIVE), found.sampled_ns / MS)
@@ -204,7 +294,8 @@ mod tests {
         let power = [((0, GPU_POWER), series(&[(0, 100.0), (500, 300.0), (1000, 0.0)]))].into();
         let host = json!({ "every_ms": 500 });
         let facts = json!({ "index": 0 });
-        let read = DeviceReadings { series: &power, host_facts: &host, facts: &facts };
+        let read =
+            DeviceReadings { series: &power, host_facts: &host, facts: &facts, metrics: None };
         let found = read.within(&cover(&[(250, 750)]));
         assert_eq!(found.energy, Some((Energy::of_power(200.0, 500 * MS), 500 * MS)));
         assert_eq!(found.means[GPU_SM_ACTIVE], Err(NOT_READ.to_owned()));

@@ -7,7 +7,7 @@ use tprof_rank::base::object::object;
 use tprof_rank::base::reading::Reading;
 use tprof_trace::model::counter::*;
 
-use super::activity::DeviceReadings;
+use super::activity::{DeviceMetrics, DeviceReadings};
 use super::samples::{FileSamples, HostSamples, hosts, missing};
 use super::series::{SampleSeries, SeriesStats, share, sums};
 
@@ -82,7 +82,13 @@ impl DeviceSamples<'_> {
     /// Returns the readings of the means and the energy; `None` if the host has no facts.
     pub(super) fn readings_of_units(&self) -> Option<DeviceReadings<'_>> {
         let (series, host_facts) = (&self.host.series, self.host.facts?);
-        Some(DeviceReadings { series, host_facts, facts: self.facts })
+        let metrics = self.metrics();
+        Some(DeviceReadings { series, host_facts, facts: self.facts, metrics })
+    }
+
+    /// Returns what the process that samples counters said of the device.
+    pub(super) fn metrics(&self) -> Option<DeviceMetrics<'_>> {
+        DeviceMetrics::of(&self.host.metrics, self.facts["uuid"].as_str()?)
     }
 
     pub(super) fn sampled(&self, host: &str) -> SampledGpu {

@@ -4,6 +4,7 @@
 mod activity;
 mod device;
 mod samples;
+mod sampling;
 mod series;
 mod tables;
 mod units_table;
@@ -14,6 +15,7 @@ use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 pub(crate) use activity::{Activity, DeviceReadings};
 use device::DeviceSamples;
 pub use device::{SampledGpu, sampled};
+pub(crate) use samples::means;
 pub use samples::{FileSamples, of_file};
 use samples::{hosts, missing};
 use tables::{devices_table, readings_table, throttling_table};
@@ -54,8 +56,15 @@ impl Analysis for Devices {
         let hosts = hosts(&samples);
         let why = missing(&hosts);
         let ([units, links], why_not) = units_tables(&hosts, &judged, &why);
-        let mut tables =
-            [devices_table(&why), units, links, throttling_table(&why), readings_table(&why)];
+        let (sampling, of_sampling) = sampling::sampling(&hosts);
+        let mut tables = [
+            devices_table(&why),
+            units,
+            links,
+            throttling_table(&why),
+            readings_table(&why),
+            sampling,
+        ];
         for (name, host) in &hosts {
             for facts in host.devices() {
                 let device = DeviceSamples { host, facts };
@@ -77,6 +86,7 @@ impl Analysis for Devices {
             }
         }
         notes.extend(why_not);
+        notes.extend(of_sampling);
         Body { tables: tables.into(), notes }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_document::RankContext;
 use tprof_trace::TraceFile;
+use tprof_trace::model::NameId;
 use tprof_trace::model::counter::*;
 
 use super::series::SampleSeries;
@@ -26,7 +28,12 @@ pub(super) const COUNTERS: [&str; 8] = [
 
 /// Returns the names of all counters of a device that are read from time to time.
 pub(super) fn counters() -> impl Iterator<Item = &'static str> {
-    COUNTERS.into_iter().chain([GPU_ENERGY]).chain(GPU_MEANS)
+    COUNTERS.into_iter().chain([GPU_ENERGY]).chain(means())
+}
+
+/// Returns the names of the counters that are means over a sample.
+pub(crate) fn means() -> impl Iterator<Item = &'static str> {
+    GPU_MEANS.into_iter().chain(GPU_DRAM_BYTES)
 }
 
 /// A value counts as valid until the next reading. But if the next reading comes later than this
@@ -42,6 +49,8 @@ pub struct FileSamples {
     pub(crate) host: String,
     /// The library's facts, as the sampler wrote them.
     pub(crate) facts: Option<Value>,
+    /// What the process that samples counters said, with `--gpu-metrics`.
+    pub(crate) metrics: Option<Value>,
     /// Readings in order of time, by the library's number for the device and by counter.
     pub(crate) series: BTreeMap<(u32, &'static str), SampleSeries>,
     /// Devices that the file's processes see: each with its UUID and the number by which the
@@ -55,10 +64,14 @@ pub fn of_file(file: &TraceFile) -> FileSamples {
     // Take the last property, because it also lists quantities that devices stopped reporting.
     let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
     part.facts = facts.and_then(|(_, text)| serde_json::from_str(text).ok());
+    let metrics = file.properties().filter(|(key, _)| *key == "gpu_metrics").last();
+    part.metrics = metrics.and_then(|(_, text)| serde_json::from_str(text).ok());
+    let mut names: FxHashMap<NameId, Option<&'static str>> = FxHashMap::default();
     let of_host = file.counters().iter().filter(|row| row.process.is_none());
-    for row in of_host.filter(|row| row.value.is_finite() && file.holds(row.time_ns)) {
-        let name = file.name(row.name);
-        if let (Some(device), Some(known)) = (row.device, counters().find(|known| *known == name)) {
+    for row in of_host.filter(|row| !row.value.is_infinite() && file.holds(row.time_ns)) {
+        let find = || counters().find(|known| *known == file.name(row.name));
+        let known = *names.entry(row.name).or_insert_with(find);
+        if let (Some(device), Some(known)) = (row.device, known) {
             part.series.entry((device, known)).or_default().insert(row.time_ns, row.value);
         }
     }
@@ -73,6 +86,8 @@ pub(super) struct HostSamples<'a> {
     /// The context of one of the host's files. All of them have the same clock.
     pub(super) at: Option<&'a RankContext>,
     pub(super) facts: Option<&'a Value>,
+    /// What the processes that sample counters said, one for each collector.
+    pub(super) metrics: Vec<&'a Value>,
     pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
     /// For each device, by UUID: the ranks that see it, each with the number by which it knows the
     /// device, in words.
@@ -85,6 +100,7 @@ pub(super) fn hosts(parts: &[(RankContext, FileSamples)]) -> BTreeMap<&str, Host
         let host = hosts.entry(&part.host).or_default();
         host.at = host.at.or(Some(at));
         host.facts = host.facts.or(part.facts.as_ref());
+        host.metrics.extend(&part.metrics);
         for (key, series) in &part.series {
             host.series.entry(*key).or_default().extend(series);
         }

@@ -16,23 +16,29 @@ pub(super) struct SeriesStats {
 }
 
 /// Returns each value with the time until the next reading, during which the value was valid.
-/// Leaves out the last value, and values whose next reading comes after more than `most_ns`.
+/// Leaves out the last value, values whose next reading comes after more than `most_ns`, and those
+/// that aren't numbers: nothing is known until the next reading.
 fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (Interval, f64)> + '_ {
     let next = series.keys().skip(1);
     series.iter().zip(next).filter_map(move |((at, value), next)| {
-        (next - at <= most_ns).then_some((Interval::new(*at, *next), *value))
+        (next - at <= most_ns && !value.is_nan()).then_some((Interval::new(*at, *next), *value))
     })
 }
 
 /// Returns the samples that a series of means is of: a mean that didn't change is written less often
-/// than it is read, once per `every_ns`.
+/// than it is read, once per `every_ns` of its time.
 pub(super) fn samples(
     series: &SampleSeries,
     most_ns: u64,
-    every_ns: u64,
+    every_ns: impl Fn(u64) -> u64,
 ) -> impl Iterator<Item = (Interval, f64)> + '_ {
-    held(series, most_ns).flat_map(move |(interval, value)| {
-        let count = (interval.length() as f64 / every_ns.max(1) as f64).round().max(1.0) as u64;
+    let all: Vec<_> = held(series, most_ns).collect();
+    let counted: Vec<_> = all
+        .into_iter()
+        .map(|(interval, value)| (interval, value, every_ns(interval.start).max(1)))
+        .collect();
+    counted.into_iter().flat_map(move |(interval, value, every_ns)| {
+        let count = (interval.length() as f64 / every_ns as f64).round().max(1.0) as u64;
         let at = move |place: u64| interval.start + interval.length() * place / count;
         (0..count).map(move |place| (Interval::new(at(place), at(place + 1)), value))
     })
@@ -61,7 +67,7 @@ pub(super) fn grown(series: &SampleSeries, part: &Cover) -> (f64, u64) {
 }
 
 pub(super) fn sums(series: &SampleSeries, most_ns: u64) -> Option<SeriesStats> {
-    let last = *series.values().last()?;
+    let last = *series.values().rfind(|value| !value.is_nan())?;
     let (mut area, mut time) = (0.0, 0.0);
     for (held, value) in held(series, most_ns) {
         area += held.length() as f64 * value;

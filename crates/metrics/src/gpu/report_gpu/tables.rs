@@ -66,8 +66,13 @@ impl DeviceSamples<'_> {
 
     pub(super) fn readings(&self, host: &str, table: &mut Table) {
         let Some(at) = self.host.at else { return };
+        let metrics = self.metrics();
         for name in counters() {
-            for (time_ns, value) in self.series(name).into_iter().flatten() {
+            // Samples of `--gpu-metrics` are thousands a second, and have tables of their own.
+            let is_sample =
+                |time_ns: u64| metrics.is_some_and(|metrics| metrics.tells(name, time_ns));
+            let all = self.series(name).into_iter().flatten();
+            for (time_ns, value) in all.filter(|(at, value)| !value.is_nan() && !is_sample(**at)) {
                 table.row(vec![
                     at.clock.since_start(*time_ns).into(),
                     host.into(),

@@ -159,6 +159,8 @@ fn unit_columns() -> Vec<Column> {
         Column::data("fp32_active", Unit::Share),
         Column::data("fp16_active", Unit::Share),
         Column::data("integer_active", Unit::Share),
+        Column::new("dram_read_bytes_per_second", "DRAM read", Unit::BytesPerSecond),
+        Column::new("dram_written_bytes_per_second", "DRAM written", Unit::BytesPerSecond),
         Column::data("energy_joules", Unit::Number),
         Column::data("energy_source", Unit::Text),
         Column::data("energy_known_ns", Unit::Duration),
@@ -200,6 +202,7 @@ fn unit_cells(PlacedPart { host, gpu, part }: &PlacedPart<'_>) -> Vec<Cell> {
         activity.sampled_ns.into(),
     ];
     cells.extend(means(activity, GPU_MEANS.into_iter().filter(|name| !LINKS.contains(name))));
+    cells.extend(means(activity, GPU_DRAM_BYTES));
     let no_energy = &activity.no_energy;
     let of_step = match part.steps {
         None => Cell::Empty,

@@ -4,6 +4,7 @@
 mod count;
 mod figures;
 mod joined;
+mod measured;
 mod modelled;
 mod parts;
 mod per_rank;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tprof_document::{Options, RankContext};
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
 use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::names::Names;
 use tprof_rank::collectives::operations;
 use tprof_rank::{CallTree, RankTrace};
 use tprof_trace::model::NameId;
@@ -18,6 +19,7 @@ use super::parts::{modules, steps};
 use super::roof::LeastTime;
 use super::sums::{CollectiveSums, FlopSums, KernelSums, RankFlops, Row, SizesKey, join};
 use crate::gpu::comm::Links;
+use crate::gpu::measured;
 
 /// Adds up the work of a rank's operators.
 pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankFlops {
@@ -33,6 +35,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankContext, options: &Options)
         device: device.map_or(String::new(), |(name, _)| name),
         peaks,
         has_work: !rank.work.is_empty(),
+        measured: measured::of_rank(rank, &Names::default()),
         all: FlopSums::none(),
         ..RankFlops::default()
     };

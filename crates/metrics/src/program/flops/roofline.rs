@@ -11,6 +11,7 @@ use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_nothi
 use super::roof::RoofBound;
 use super::sums::{CollectiveSums, RankFlops, Row, SizesKey};
 use super::tables::{joined, notes};
+use crate::gpu::measured::join;
 
 const NO_TIME: &str = "no time was recorded for it";
 const ON_HOST: &str = "it ran on the host, which has no peaks here (--peaks fp32=1T,memory=50G)";
@@ -25,7 +26,12 @@ pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     if let Some(note) = unknown_devices(parts) {
         all_notes.push(note);
     }
-    let tables = vec![points(parts, &rows), bounds(parts, &rows), peaks(parts)];
+    let all = join(parts.iter().map(|(at, part)| (at, &part.measured)));
+    let mut tables = vec![points(parts, &rows), bounds(parts, &rows), peaks(parts)];
+    if all.is_sampled {
+        tables.push(super::measured::table(parts, &all));
+    }
+    all_notes.extend(all.shared);
     Body { tables, notes: all_notes }
 }
 

@@ -7,6 +7,7 @@ use tprof_facts::flops::{WhyUncounted, Work};
 
 use super::count::{CountedRun, Uncounted};
 use super::roof::{LeastTime, RoofBound};
+use crate::gpu::measured::RankMeasured;
 
 /// Sums of floating-point operations, and of the times with which rates and utilizations are
 /// computed.
@@ -217,6 +218,8 @@ pub struct RankFlops {
     pub(super) steps: Vec<StepSums>,
     pub(super) modules: BTreeMap<(String, String), ModuleSums>,
     pub(super) kernels: BTreeMap<String, KernelSums>,
+    /// What samples of the devices' counters tell of the kernels.
+    pub(super) measured: RankMeasured,
     /// Collectives by operation, type of elements, bytes, and number of ranks.
     pub(super) collectives: BTreeMap<(String, String, Option<u64>, Option<u32>), CollectiveSums>,
     pub(super) all: FlopSums,

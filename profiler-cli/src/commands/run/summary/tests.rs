@@ -23,6 +23,7 @@ fn config() -> Config {
         gpu_stalls: None,
         rss_interval: tprof_collect::DEFAULT_RSS_INTERVAL,
         gpu_interval: tprof_collect::DEFAULT_GPU_INTERVAL,
+        gpu_metrics: None,
         on_full: OnFull::Wait,
         table_cache: None,
         max_size: None,
