@@ -4,8 +4,10 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::Value;
 use tprof_tests::{
-    EXACT, Job, Live, Scratch, document, program, report, run_info, tprof, traced, traced_job,
+    EXACT, Job, Live, Refused, Report, Scratch, can_mount, document, need, program, report,
+    run_info, tprof, tprof_at, traced, traced_job,
 };
 
 /// Runs a job of several processes that allocate, with a disk that fails after this number of
@@ -121,4 +123,42 @@ fn a_job_whose_run_is_deleted_goes_on() {
     let outcome = live.finish();
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(outcome.stderr.contains("tprof:"), "it says nothing: {outcome:?}");
+}
+
+/// A tmpfs that something else fills while the job runs, and frees again. The run's part that is kept
+/// must not stay lost.
+#[test]
+fn a_disk_that_fills_up_under_a_run_that_keeps_its_last_part_costs_no_later_step() {
+    need!(can_mount(), Refused::Mounts);
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.join("disk")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=2m tmpfs disk || exit 99
+        (until grep -q 'step 20' out 2>/dev/null; do sleep 0.01; done
+         head -c 4000000 /dev/zero >disk/fill 2>/dev/null; touch filled
+         until grep -q 'step 120' out; do sleep 0.01; done; rm disk/fill) &
+        '{tprof}' run --keep 10s --mem exact -o disk/run -- \"$@\" >out 2>err; code=$?
+        wait; test -e filled || exit 98
+        '{tprof}' report steps disk/run --json >steps.json
+        '{tprof}' report disk/run --json >report.json
+        exit $code",
+        tprof = tprof_at().display()
+    );
+    let job = Job::new(program("steps_on")).arg("200");
+    let outcome = job.under(["unshare", "-m", "sh", "-c", &script, "sh"]).run_in(scratch.path());
+    let read = |name: &str| fs::read_to_string(scratch.join(name)).unwrap();
+    assert_eq!(outcome.code, Some(0), "{outcome:?} {}", read("err"));
+    assert!(read("out").ends_with("step 199\n"), "{}", read("out"));
+    let of = |name: &str| -> Value { serde_json::from_str(&read(name)).unwrap() };
+    let steps = of("steps.json");
+    let numbers: Vec<u64> = steps["tables"]["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["step"].as_u64().unwrap())
+        .collect();
+    let lost = Report(of("report.json")).lost();
+    assert!(numbers.len() == 199 || lost > 0, "{lost} lost, {numbers:?}");
+    // What came after the disk had room again is all there.
+    assert!((150..199).all(|step| numbers.contains(&step)), "{numbers:?}");
 }

@@ -183,12 +183,7 @@ fn bytes_of_a_step_are_set_against_the_time_of_its_collectives() {
 fn sockets_and_devices_of_nccls_threads_show_its_transport() {
     let scratch = Scratch::new();
     // A thread with a name that NCCL gives its own, which sends to another; and one that isn't NCCL's.
-    let script = "import ctypes, os, socket, threading, tprof\n\
-                  def named(name, work):\n\
-                  \x20   def run():\n\
-                  \x20       ctypes.CDLL(None).prctl(15, name.encode())\n\
-                  \x20       work()\n\
-                  \x20   return threading.Thread(target=run)\n\
+    let script = "import os, socket, threading, tprof\n\
                   def send(end):\n\
                   \x20   for _ in range(64): end.sendall(bytes(1 << 16))\n\
                   def receive(end):\n\
@@ -197,7 +192,8 @@ fn sockets_and_devices_of_nccls_threads_show_its_transport() {
                   for step in range(2):\n\
                   \x20   tprof.step(step)\n\
                   \x20   a, b = socket.socketpair()\n\
-                  \x20   threads = [named('NCCL Progress 0', lambda: send(a)), named('other', lambda: receive(b))]\n\
+                  \x20   threads = [threading.Thread(target=of, args=(end,), name=name) for of, end, name in\n\
+                  \x20       [(send, a, 'NCCL Progress 0'), (receive, b, 'other')]]\n\
                   \x20   for thread in threads: thread.start()\n\
                   \x20   for thread in threads: thread.join()\n\
                   tprof.step(2)\n\

@@ -125,10 +125,14 @@ pub(super) fn transports_table<'a>(
         Column::data("sent_bytes", Unit::Bytes),
         Column::new("evidence", "seen by", Unit::Name),
     ];
-    let mut table =
-        Table::new("comm_transports", "How NCCL moved data, by calls on files", columns).about(
-            "NVLink and memory that CUDA shares make no such calls, so no row doesn't mean unused",
-        );
+    let mut table = Table::new(
+        "comm_transports",
+        "How NCCL moved data, by calls on files",
+        columns,
+    )
+    .about(
+        "NVLink and memory that CUDA shares make no such calls: they may be in use without a row",
+    );
     for (label, of) in parts {
         if !of.threads.is_empty() {
             let a_step = |bytes: u64| match bytes.checked_div(of.steps) {
