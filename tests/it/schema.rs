@@ -251,7 +251,7 @@ fn stalls(writer: &mut TraceWriter, time_ns: u64) {
     let names = ["sampled_kernel", "smsp__pcsamp_warps_issue_stalled_wait", "/src/kernel.py"];
     let [kernel, reason, file] = names.map(|name| writer.name(name));
     let row = KernelStall { time_ns, kernel, reason, samples: 3, ..KernelStall::default() };
-    let mut rows = [row, KernelStall { file, line: 7, ..row }];
+    let mut rows = vec![row, KernelStall { file, line: 7, ..row }];
     writer.write(&mut rows).unwrap();
     let sampled = json!({
         "process": 0, "device": 0, "context": 1, "period_cycles": 1024, "total": 8, "dropped": 1,

@@ -108,6 +108,7 @@ const UNCOUNTED: &[&str] = &[
     "no steps were recorded in which device memory",
     "no step differs from the median",
     "no steps: ",
+    "no samples of GPU instructions were recorded",
     "no call on a file was recorded",
     "no call on a socket or pipe was recorded",
     "no stack with a line was taken",

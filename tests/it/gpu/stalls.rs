@@ -2,7 +2,7 @@
 //! API adds known samples for each run of a kernel, and its log says which runs were sampled.
 
 use super::*;
-use tprof_tests::profiled;
+use tprof_tests::{document_with, profiled};
 
 const STALLS: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node", "--gpu-stalls"];
 const GEMM: &str = "_Z4gemmPKfS0_Pfiii";
@@ -115,8 +115,10 @@ fn shares_of_stalls_are_those_of_the_samples() {
 fn without_the_option_no_function_of_pc_sampling_is_called() {
     let (_scratch, ran) = need_some!(sampled(&["20"], GPU, &[]));
     assert!(of_kind(&ran.log, "pc sampling").is_empty() && of_kind(&ran.log, "sampled").is_empty());
-    let report = document("kernels", &ran.traced.run);
+    let report = document_with("kernels", &ran.traced.run, &["--stalls"]);
     assert!(table(&report, "stall_kernels").is_empty());
+    let report = document("kernels", &ran.traced.run);
+    assert!(report["tables"].get("stall_kernels").is_none(), "nobody asked for it");
     let text = text(&ran);
     assert!(text.contains("tprof run --gpu-stalls"), "{text}");
 }

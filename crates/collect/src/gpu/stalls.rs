@@ -103,6 +103,8 @@ pub struct Stalls {
     functions: Numbered,
     reasons: Numbered,
     modules: HashMap<u64, Module>,
+    /// Number of modules whose lines were read.
+    modules_read: usize,
     totals: BTreeMap<(u32, u32), Totals>,
     /// Time of the first sample that isn't written, and of the last, ns.
     unwritten_ns: (u64, u64),
@@ -121,6 +123,7 @@ impl Stalls {
             functions: Numbered::default(),
             reasons: Numbered::default(),
             modules: HashMap::new(),
+            modules_read: 0,
             totals: BTreeMap::new(),
             unwritten_ns: (0, 0),
             nameless: 0,
@@ -218,12 +221,12 @@ impl Stalls {
     }
 
     fn line(&mut self, key: &StallKey, writer: &mut TraceWriter) -> (NameId, u32) {
-        let read = self.modules.values().filter(|module| matches!(module, Module::Read(_))).count();
         let Some(module) = self.modules.get_mut(&key.module) else {
             return (NameId::default(), 0);
         };
         if let Module::Saved(path) = module {
-            let lines = if read < MODULES { read_lines(path) } else { None };
+            let lines = if self.modules_read < MODULES { read_lines(path) } else { None };
+            self.modules_read += usize::from(lines.is_some());
             // Nobody else reads the file, and the directory may be in memory.
             let _ = std::fs::remove_file(&*path);
             *module = lines.map_or(Module::Unreadable, |lines| Module::Read(Box::new(lines)));

@@ -277,6 +277,10 @@ impl Analysis for Kernels {
         let mut notes = outside::note(parts.iter().map(|(_, part)| part.outside));
         if options.data {
             tables.push(by_rank(&parts));
+        }
+        // Most runs are not sampled, and then the tables are only made where they are asked for.
+        let has_stalls = parts.is_empty() || parts.iter().any(|(_, part)| !part.stalls.is_none());
+        if options.stalls || options.data && has_stalls {
             tables.extend(stalls::tables(&stalls));
             notes.extend(stalls::notes(&stalls, options.is_of_part()));
         }

@@ -83,6 +83,13 @@ pub struct RankStalls {
     whys: BTreeSet<String>,
 }
 
+impl RankStalls {
+    /// Whether nothing was sampled, and nothing says why.
+    pub fn is_none(&self) -> bool {
+        self.kernels.is_empty() && self.contexts.is_empty() && self.whys.is_empty()
+    }
+}
+
 /// Sums up a rank's samples.
 pub fn of_rank(rank: &RankTrace<'_>) -> RankStalls {
     let mut found = RankStalls::default();

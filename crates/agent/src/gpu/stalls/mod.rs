@@ -46,6 +46,9 @@ const READ_NS: u64 = 1_000_000_000;
 /// Interval at which the agent looks for a first context. What runs before it finds one isn't
 /// sampled.
 const LOOK_NS: u64 = 10_000_000;
+/// Number of looks for a first context after which the agent looks as seldom as it reads. A program
+/// may have only contexts of its own.
+const LOOKS: u32 = 500;
 /// Most answers that are read at once. More than 260,000 places are left to the next time.
 const ANSWERS: usize = 64;
 /// Most devices of a process.
@@ -150,6 +153,8 @@ pub struct Stalls {
     reasons: [(u32, u32); MAX_REASONS],
     /// Time of the next reading (CLOCK_MONOTONIC).
     due_ns: u64,
+    /// Number of looks for a context so far without one.
+    looks: u32,
     is_over: bool,
 }
 
@@ -167,6 +172,7 @@ impl Stalls {
                 devices: [const { State::Idle }; DEVICES],
                 reasons: [(0, 0); MAX_REASONS],
                 due_ns: 0,
+                looks: 0,
                 is_over: false,
             })
         };
@@ -216,7 +222,9 @@ impl Stalls {
         }
         let is_sampling = self.is_sampling();
         IS_SAMPLING.store(is_sampling, Release);
-        self.due_ns = now_ns + if is_sampling { READ_NS } else { LOOK_NS };
+        self.looks = if is_sampling { 0 } else { self.looks.saturating_add(1) };
+        let is_seldom = is_sampling || self.looks > LOOKS;
+        self.due_ns = now_ns + if is_seldom { READ_NS } else { LOOK_NS };
     }
 
     fn is_sampling(&self) -> bool {
