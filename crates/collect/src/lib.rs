@@ -49,10 +49,10 @@ mod session;
 pub mod fuzzing;
 
 pub use config::{
-    Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL, DEFAULT_GPU_METRICS,
-    DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, DumpOn, GPU_INTERVALS, GPU_METRICS_INTERVALS, GraphDetail, IfExists,
-    Keep, KinetoWindow, MemMode, NcclEvent, OnFull, OnHang, OperatorDetail, PerfEvent,
-    RSS_INTERVALS, StackMode,
+    Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
+    DEFAULT_GPU_METRICS, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, DumpOn, GPU_INTERVALS,
+    GPU_METRICS_INTERVALS, GraphDetail, IfExists, Keep, KinetoWindow, MemMode, NcclEvent, OnFull,
+    OnHang, OperatorDetail, PerfEvent, RSS_INTERVALS, StackMode,
 };
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;

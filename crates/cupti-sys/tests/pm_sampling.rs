@@ -36,7 +36,10 @@ fn fields_and_sizes_are_those_of_the_headers() {
     rows::<CounterDataImageInitialize>(&mut all);
     rows::<GetCounterDataInfo>(&mut all);
     rows::<GetSampleInfo>(&mut all);
-    let pinned: String =
-        TABLE.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let pinned: String = TABLE
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| format!("{line}\n"))
+        .collect();
     assert_eq!(all, pinned);
 }

@@ -4,8 +4,9 @@ use super::given::GivenValue;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, CallSource, DEFAULT_GPU_METRICS, DEFAULT_SAMPLE_INTERVAL, GPU_METRICS_INTERVALS, GraphDetail, IfExists, KinetoWindow, MemMode,
-    NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode,
+    Activity, CallSource, DEFAULT_GPU_METRICS, DEFAULT_SAMPLE_INTERVAL, GPU_METRICS_INTERVALS,
+    GraphDetail, IfExists, KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent,
+    StackMode,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 use tprof_sampler::cpu::highest_rate;

@@ -62,8 +62,8 @@ impl Engine {
                     }
                 }
                 Event::GpuMetrics(message) => {
-                    let recording = self.recording.ends_on
-                        || self.parts.session.page().off.load(Relaxed) == 0;
+                    let recording =
+                        self.recording.ends_on || self.parts.session.page().off.load(Relaxed) == 0;
                     if let Some(metrics) = &mut self.gpu_metrics {
                         metrics.take(message, recording);
                     }

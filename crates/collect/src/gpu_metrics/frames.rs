@@ -140,11 +140,8 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_received() {
-        let sample = |at: u64| MetricsSample {
-            start_ns: at,
-            end_ns: at + 1,
-            values: vec![0.5, at as f64],
-        };
+        let sample =
+            |at: u64| MetricsSample { start_ns: at, end_ns: at + 1, values: vec![0.5, at as f64] };
         let samples: Vec<_> = (0..PER_FRAME as u64 + 3).map(sample).collect();
         let news = DeviceNews { device: "GPU-1".to_owned(), ..DeviceNews::default() };
         let mut bytes = Vec::new();

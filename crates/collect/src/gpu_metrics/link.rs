@@ -229,9 +229,12 @@ fn end(running: Running) {
 fn loaded(pids: &[u32], name: &str) -> PathBuf {
     let mapped = |pid: &u32| {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-        let path = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(
-            |path| Path::new(path).file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)),
-        )?;
+        let path =
+            maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(|path| {
+                Path::new(path)
+                    .file_name()
+                    .is_some_and(|file| file.to_string_lossy().starts_with(name))
+            })?;
         let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
         [PathBuf::from(path), inside].into_iter().find(|path| path.is_file())
     };

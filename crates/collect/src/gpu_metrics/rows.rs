@@ -110,7 +110,9 @@ impl MetricsRows {
         let sampled = self.devices.values().find(|known| known.news.device == device);
         sampled.is_some_and(|known| {
             let is_on = known.news.why_not.is_none() && self.ended.is_none();
-            is_on && time_ns >= known.replaces_ns && known.news.metrics.iter().any(|(known, _)| known == name)
+            is_on
+                && time_ns >= known.replaces_ns
+                && known.news.metrics.iter().any(|(known, _)| known == name)
         })
     }
 
@@ -161,7 +163,14 @@ impl MetricsRows {
     fn facts(&self) -> Value {
         let sampled = self.devices.values().map(|device| {
             let mut facts = json!(device.news);
-            facts["metrics"] = device.news.metrics.iter().cloned().collect::<BTreeMap<_, _>>().into_iter().collect();
+            facts["metrics"] = device
+                .news
+                .metrics
+                .iter()
+                .cloned()
+                .collect::<BTreeMap<_, _>>()
+                .into_iter()
+                .collect();
             facts["lost_ns"] = device.lost_ns.into();
             (facts["since_ns"], facts["until_ns"]) = (device.since_ns.into(), device.end_ns.into());
             facts

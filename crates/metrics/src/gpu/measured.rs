@@ -97,7 +97,9 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankMeasured {
     let judged = rank.is_judged();
     for (device, mut rows) in work {
         let Some(readings) = DeviceReadings::of_rank(rank.file, &read, device) else { continue };
-        let Some(metrics) = readings.metrics.filter(|metrics| metrics.has_samples()) else { continue };
+        let Some(metrics) = readings.metrics.filter(|metrics| metrics.has_samples()) else {
+            continue;
+        };
         rows.sort_unstable_by_key(|at| rank.work[*at].start_ns);
         let margin_ns = metrics.uncertain_ns();
         let mut kernels: BTreeMap<Arc<str>, MeasuredKernel> = BTreeMap::new();
@@ -176,14 +178,15 @@ pub fn join<'a>(parts: impl Iterator<Item = (&'a RankContext, &'a RankMeasured)>
     }
     all.shared = (!sharing.is_empty()).then(|| {
         format!(
-            "no sample is attributed to the kernels of {}, because they use the same GPU",
+            "samples are not attributed to the kernels of {}, because they use the same GPU",
             sharing.join(", ")
         )
     });
     all
 }
 
-const NO_SAMPLE: &str = "no sample lies within a run of it while nothing else ran on the GPU";
+const NO_SAMPLE: &str =
+    "its runs are shorter than a sample, or other work ran on the GPU at the same time";
 const NOT_COUNTED: &str = "the GPU's samples have no such counter";
 
 /// Makes the table of what the units of devices did in each kernel.
@@ -215,7 +218,7 @@ pub fn table(all: &AllMeasured) -> Table {
              nothing else ran on its GPU; of time: the share of the kernel's time that they cover",
         )
         .empty(why.unwrap_or(match all.is_sampled {
-            true => "no kernel ran on a sampled GPU",
+            true => "the sampled GPUs ran none of the kernels",
             false => "the GPUs' counters were not sampled (--gpu-metrics)",
         }));
     let mut rows: Vec<_> = all.kernels.iter().collect();

@@ -136,7 +136,8 @@ fn read_logs() {
         };
         let Ok(mut file) = fs::File::open(&path) else { continue };
         let mut text = String::new();
-        if file.seek(SeekFrom::Start(read[at].1)).is_err() || file.read_to_string(&mut text).is_err()
+        if file.seek(SeekFrom::Start(read[at].1)).is_err()
+            || file.read_to_string(&mut text).is_err()
         {
             continue;
         }
@@ -157,7 +158,12 @@ fn kernel(line: &str) -> Option<Ran> {
         return None;
     }
     let kind = KERNELS.iter().position(|part| line.contains(part))?;
-    Some(Ran { device: number("device")? as u32, kind, start: number("start")?, end: number("end")? })
+    Some(Ran {
+        device: number("device")? as u32,
+        kind,
+        start: number("start")?,
+        end: number("end")?,
+    })
 }
 
 /// Returns the value of a metric in a stretch of time: the mean by time.

@@ -143,7 +143,8 @@ impl Cupti {
 fn known_reason(call: &CStr, result: CUptiResult) -> Option<&'static str> {
     let is_enable = call == c"cuptiPmSamplingEnable" || call == c"cuptiPmSamplingStart";
     Some(match result {
-        CUPTI_ERROR_INSUFFICIENT_PRIVILEGES | CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES => {
+        CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
+        | CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES => {
             "its counters are open to administrators only: run as root, with CAP_SYS_ADMIN, or load the \
              driver with NVreg_RestrictProfilingToAdminUsers=0"
         }
@@ -173,7 +174,8 @@ pub struct MetricNames {
 impl MetricNames {
     /// Returns the names of metrics for a call.
     pub fn new(names: &[&str]) -> MetricNames {
-        let texts: Vec<CString> = names.iter().filter_map(|name| CString::new(*name).ok()).collect();
+        let texts: Vec<CString> =
+            names.iter().filter_map(|name| CString::new(*name).ok()).collect();
         let pointers = texts.iter().map(|text| text.as_ptr()).collect();
         MetricNames { _texts: texts, pointers }
     }

@@ -32,7 +32,9 @@ impl Driver {
     fn function<T: Copy>(&self, name: &CStr) -> Result<T, String> {
         // SAFETY: callers ask for a function by its name, with the type of NVIDIA's header.
         let found = unsafe { self.library.get::<T>(name) };
-        found.map(|found| *found).map_err(|_| format!("this driver has no {}", name.to_string_lossy()))
+        found
+            .map(|found| *found)
+            .map_err(|_| format!("this driver has no {}", name.to_string_lossy()))
     }
 
     fn uuids(&self) -> Result<Vec<String>, String> {
@@ -65,7 +67,8 @@ impl Driver {
         let all = self.uuids()?;
         let found = all.iter().position(|uuid| uuid == device);
         found.map(|at| at as u32).ok_or_else(|| {
-            "CUDA does not list it outside the job (part of a device, or another container)".to_owned()
+            "CUDA does not list it outside the job (part of a device, or another container)"
+                .to_owned()
         })
     }
 

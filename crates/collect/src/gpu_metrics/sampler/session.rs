@@ -126,9 +126,8 @@ impl Session {
     pub fn read(&mut self, clock: &mut CuptiClock, is_last: bool) -> Vec<MetricsSample> {
         let mut samples = Vec::new();
         let stopped = if is_last { self.stop() } else { Ok(()) };
-        let read = stopped
-            .map_err(String::from)
-            .and_then(|()| self.decode_all(clock, &mut samples));
+        let read =
+            stopped.map_err(String::from).and_then(|()| self.decode_all(clock, &mut samples));
         if let Err(why) = read {
             self.news.why_not = Some(why);
             if self.is_started {

@@ -168,7 +168,9 @@ impl<'a> DeviceReadings<'a> {
             fine.map_or(every_ns, |metrics| metrics.interval_ns)
         };
         let series = self.series(name);
-        series.into_iter().flat_map(move |series| samples(series, holds_ns(Some(self.host_facts)), fine))
+        series
+            .into_iter()
+            .flat_map(move |series| samples(series, holds_ns(Some(self.host_facts)), fine))
     }
 
     /// Returns what the device did in a part of the time.
@@ -292,7 +294,8 @@ mod tests {
         let power = [((0, GPU_POWER), series(&[(0, 100.0), (500, 300.0), (1000, 0.0)]))].into();
         let host = json!({ "every_ms": 500 });
         let facts = json!({ "index": 0 });
-        let read = DeviceReadings { series: &power, host_facts: &host, facts: &facts, metrics: None };
+        let read =
+            DeviceReadings { series: &power, host_facts: &host, facts: &facts, metrics: None };
         let found = read.within(&cover(&[(250, 750)]));
         assert_eq!(found.energy, Some((Energy::of_power(200.0, 500 * MS), 500 * MS)));
         assert_eq!(found.means[GPU_SM_ACTIVE], Err(NOT_READ.to_owned()));

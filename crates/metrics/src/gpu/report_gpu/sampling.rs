@@ -9,7 +9,7 @@ use tprof_facts::units::duration;
 use super::device::DeviceSamples;
 use super::samples::HostSamples;
 
-const NOT_SAMPLED: &str = "no GPU's counters were sampled (--gpu-metrics)";
+const NOT_SAMPLED: &str = "the GPUs' counters were not sampled (--gpu-metrics)";
 const NO_SAMPLE: &str = "it was not sampled";
 
 /// Makes the table and the sentences.
@@ -28,7 +28,9 @@ pub(super) fn sampling(hosts: &BTreeMap<&str, HostSamples<'_>>) -> (Table, Vec<S
         Column::new("chip", "chip", Unit::Name),
     ];
     let mut table = Table::new("sampling", "How the GPUs' counters were sampled", columns)
-        .about("by CUPTI's PM sampling, outside the job; lost: time between two samples without one")
+        .about(
+            "by CUPTI's PM sampling, outside the job; lost: time between two samples without one",
+        )
         .empty(NOT_SAMPLED);
     let mut notes = Vec::new();
     for (host, read) in hosts {
@@ -38,7 +40,7 @@ pub(super) fn sampling(hosts: &BTreeMap<&str, HostSamples<'_>>) -> (Table, Vec<S
             }
             if said["devices"].as_array().is_some_and(Vec::is_empty) {
                 notes.push(format!(
-                    "{host}: the counters of no GPU were sampled: no process was known to use one"
+                    "{host}: the GPUs' counters were not sampled: no process was known to use a GPU"
                 ));
             }
         }
@@ -77,7 +79,10 @@ pub(super) fn sampling(hosts: &BTreeMap<&str, HostSamples<'_>>) -> (Table, Vec<S
                 (*host).into(),
                 gpu.into(),
                 metrics.interval_ns.into(),
-                Cell::known(span.map(|(since, until)| (until - since).saturating_sub(lost_ns)), NO_SAMPLE),
+                Cell::known(
+                    span.map(|(since, until)| (until - since).saturating_sub(lost_ns)),
+                    NO_SAMPLE,
+                ),
                 Cell::known(span.map(|_| lost_ns), NO_SAMPLE),
                 number("overflows"),
                 number("unusable"),
