@@ -242,3 +242,29 @@ fn without_the_option_nothing_of_it_is_loaded() {
     let file = tprof_trace::TraceFile::open(&run.run.join("rank-0.tprof")).unwrap();
     assert!(!file.properties().any(|(key, _)| key == "gpu_metrics"));
 }
+
+#[test]
+fn the_doctor_says_whether_counters_can_be_sampled() {
+    let home = need_some!(stand_ins());
+    let scratch = Scratch::new();
+    let doctor = |faults: &str, cupti: &str| {
+        let doctor = tprof(["doctor"])
+            .env("LD_LIBRARY_PATH", home.join("12"))
+            .env("TPROF_CUPTI", home.join(cupti))
+            .env("FAKE_CUPTI_FAULTS", faults);
+        words(&doctor.run_in(scratch.path()).stdout)
+    };
+    let (new, old) = ("12/libcupti.so.12", "no-pm/libcupti.so.12");
+    for (faults, cupti, sentence) in [
+        ("", new, "--gpu-metrics can sample 13 counters of SIM100 at once, without gpu_fp16_active"),
+        (
+            "refuse=cuptiPmSamplingGetCounterAvailability:35",
+            new,
+            "--gpu-metrics cannot sample: its counters are open to administrators only",
+        ),
+        ("", old, "--gpu-metrics cannot sample: this CUPTI has no PM sampling"),
+    ] {
+        let text = doctor(faults, cupti);
+        assert!(text.contains(sentence), "{text}");
+    }
+}
