@@ -256,7 +256,11 @@ fn the_doctor_says_whether_counters_can_be_sampled() {
     };
     let (new, old) = ("12/libcupti.so.12", "no-pm/libcupti.so.12");
     for (faults, cupti, sentence) in [
-        ("", new, "--gpu-metrics can sample 13 counters of SIM100 at once, without gpu_fp16_active"),
+        (
+            "",
+            new,
+            "--gpu-metrics can sample 13 counters of SIM100 at once, without gpu_fp16_active",
+        ),
         (
             "refuse=cuptiPmSamplingGetCounterAvailability:35",
             new,
