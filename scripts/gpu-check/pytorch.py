@@ -89,6 +89,9 @@ class PyTorch:
                    self.program("blocks.py", python, at(f"blocks-{kind}", "blocks.json")),
                    {"PYTORCH_CUDA_ALLOC_CONF": settings} if settings else None, 90)
         traced(f"{name} units", f"{name}/units", self.program("units.py", python, at("units", "units.json"), "1" if self.args.quick else "3"), limit_s=90)
+        traced(f"{name} metrics", f"{name}/metrics",
+               self.program("metrics.py", python, at("metrics", "metrics.json"), "1" if self.args.quick else "3"),
+               {"TPROF_GPU_METRICS": "500us"}, 90)
         traced(f"{name} loader", f"{name}/loader", self.program("loader.py", python, at("loader", "loader.json")), limit_s=90)
         for mode in self.args.torch_modes.split(","):
             words = ["--mode", mode, "--out"]

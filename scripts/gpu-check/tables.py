@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 
+import checks.metrics
 import checks.units
 from evidence import Folder
 
@@ -13,7 +14,7 @@ TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations"
           "kernel_stalls")
 # The counters that are compared: bytes held by stream-ordered pools, and what a device's units do.
 POOL_HELD = "gpu_pool_held_bytes"
-COUNTERS = (POOL_HELD, *checks.units.COUNTERS)
+COUNTERS = (POOL_HELD, *checks.units.COUNTERS, *checks.metrics.COUNTERS)
 OF_RUN = ("version", "tprof", "start_ns", "end_ns", "finished", "completeness", "overhead", "asked_to_end")
 
 

@@ -145,6 +145,14 @@ FAULTS = {
     ),
     "torch made-up: units: energy": rows_of(
         "counters", with_values(value=0.0), folder=f"{TORCH}/units", first=lambda row: row["name"] == "gpu_energy_joules"),
+    "torch made-up: metrics: counters": (
+        set_in(f"{TORCH}/metrics/metrics.json", "copied_bytes", value=5 * 10**9),
+        in_file(f"{TORCH}/metrics/tables.json.gz", lambda whole: [
+            row.__setitem__(3, 0.0) for row in whole["ranks"][0]["tables"]["counters"]["rows"] if row[2] == "gpu_tensor_active"] and None),
+        rows_of("spans", with_values(name="phase none"), folder=f"{TORCH}/metrics"),
+    ),
+    "torch made-up: metrics: clock": in_file(f"{TORCH}/metrics/tables.json.gz", lambda whole: [
+        row.__setitem__(0, row[0] + 700_000) for row in whole["ranks"][0]["tables"]["counters"]["rows"]] and None),
     "torch made-up: plain runs under tprof": in_file(
         f"{TORCH}/train-plain/tables.json.gz", lambda tables: tables["ranks"][0]["tables"]["kernels"].update(rows=[])),
     "torch made-up: plain loses nothing": set_in(f"{TORCH}/train-plain/run.json", "completeness", "losses", value=LOSS),

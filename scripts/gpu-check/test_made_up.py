@@ -8,6 +8,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import checks.metrics
 import checks.pytorch
 import checks.truth
 import checks.units
@@ -72,6 +73,29 @@ def complete_units(at):
         "spans": table(["name", "start_ns", "duration_ns"], *spans), "counters": table(["time_ns", "device", "name", "value"], *rows)}}]})
 
 
+def complete_metrics(at):
+    """Makes up a device whose counters are sampled every 0.5 ms while it copies, multiplies, and spins on one multiprocessor. Each piece of
+    work takes 5 ms, and between two of the last phase the device is idle for 5 ms."""
+    ms, half = 10**6, 500_000
+    names = checks.metrics.COUNTERS
+    values = {"memory": (0.8, 0.0, 2e12, 2e12), "tensor": (0.95, 0.8, 2e11, 1e11), "latency": (0.01, 0.0, 0.0, 0.0)}
+    spans, copies, kernels, rows = [], [], [], []
+    for at_phase, (phase, of) in enumerate(values.items()):
+        began = at_phase * 100 * ms
+        spans.append([f"phase {phase}", began, 100 * ms])
+        step = 10 * ms if phase == "latency" else 5 * ms
+        work = copies if phase == "memory" else kernels
+        work += [[began + place * step, 5 * ms] for place in range(100 * ms // step)]
+        for place in range(200):
+            is_busy = phase != "latency" or place % 20 < 10
+            rows += [[began + place * half, 0, name, value if is_busy else 0.0] for name, value in zip(names, of)]
+    rows += [[300 * ms, 0, name, None] for name in names]
+    write_json(f"{at}/metrics.json", {"copied_bytes": 10 * 10**9, "phases": checks.metrics.PHASES, "seconds": 0.1})
+    write_json(f"{at}/tables.json.gz", {"ranks": [{"tables": {
+        "spans": table(["name", "start_ns", "duration_ns"], *spans), "copies": table(["start_ns", "duration_ns"], *copies),
+        "kernels": table(["start_ns", "duration_ns"], *kernels), "counters": table(["time_ns", "device", "name", "value"], *rows)}}]})
+
+
 def complete_torch(at):
     write_json(f"{at}/takeover/takeover.json", {
         "before": {"word": "sin", "count": 5}, "within": {"word": "cos", "count": 30}, "after": {"word": "tan", "count": 7},
@@ -116,6 +140,7 @@ def complete_torch(at):
     write_json(f"{at}/train-plain/run.json", WHOLE_RUN)
     write_json(f"{at}/train-plain/tables.json.gz", {"ranks": [{"tables": kernel_rows(("gemm", 9))}]})
     complete_units(f"{at}/units")
+    complete_metrics(f"{at}/metrics")
     write_json(f"{at}/loader/loader.json", {"sum": 80.0, "wanted": 80.0, "kernel": {"word": "cos", "count": 20}})
     write_json(f"{at}/loader/tables.json.gz", {"ranks": [{"tables": kernel_rows(("cos", 20))}]})
     shutil.copytree(f"{at}/../{PROGRAM}", f"{at}/rows")

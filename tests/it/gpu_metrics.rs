@@ -47,8 +47,11 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn is_close(found: f64, truth: f64) -> bool {
-    (found - truth).abs() <= truth.abs() * 1e-6
+/// Whether a figure of a kernel is right. The clocks of the two processes were read some microseconds
+/// apart, so a sample at a kernel's end may have a part of what ran next to it.
+fn is_close(found: f64, key: usize, truth: f64) -> bool {
+    let most = KERNELS.iter().map(|(_, values)| values[key]).fold(0.0, f64::max);
+    (found - truth).abs() <= most * 0.01
 }
 
 #[test]
@@ -63,9 +66,9 @@ fn each_kernel_has_its_own_figures() {
     for row in measured {
         let name = row["name"].as_str().unwrap();
         assert!(row["sampled_runs"].as_u64().unwrap() > 20, "{row}");
-        for (key, truth) in KEYS.iter().zip(values_of(name)) {
+        for (at, (key, truth)) in KEYS.iter().zip(values_of(name)).enumerate() {
             let found = row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"));
-            assert!(is_close(found, truth), "{name} {key}: {found} {truth}");
+            assert!(is_close(found, at, truth), "{name} {key}: {found} {truth}");
         }
     }
 
@@ -154,18 +157,16 @@ fn a_full_buffer_is_stated_and_no_sample_is_invented() {
     // Kernels keep exact figures: what was lost belongs to no sample.
     for row in rows(&document("kernels", &run.run), "measured") {
         let truth = values_of(row["name"].as_str().unwrap())[0];
-        assert!(is_close(row["sm_active"].as_f64().unwrap(), truth), "{row}");
+        assert!(is_close(row["sm_active"].as_f64().unwrap(), 0, truth), "{row}");
     }
 }
 
 /// Runs a job whose devices can't be sampled. Returns the report's text.
-fn refused(env: &[(&str, &str)], libraries: &[&str]) -> Result<String, String> {
+fn refused(faults: &str, cupti: &str) -> Result<String, String> {
     let scratch = Scratch::new();
-    let (mut job, _) = training("60", &[], env, &scratch)?;
-    if !libraries.is_empty() {
-        let home = stand_ins()?;
-        let folders = libraries.iter().map(|name| home.join(name).display().to_string());
-        job = job.env("LD_LIBRARY_PATH", folders.collect::<Vec<_>>().join(":"));
+    let (mut job, _) = training("60", &[], &[("FAKE_CUPTI_FAULTS", faults)], &scratch)?;
+    if !cupti.is_empty() {
+        job = job.env("TPROF_CUPTI", stand_ins()?.join(cupti));
     }
     let run = traced(&job, METRICS, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
@@ -181,21 +182,25 @@ fn refused(env: &[(&str, &str)], libraries: &[&str]) -> Result<String, String> {
 
 #[test]
 fn what_prevents_sampling_is_one_sentence() {
-    for (faults, libraries, sentence) in [
+    for (faults, cupti, sentence) in [
         (
             "refuse=cuptiPmSamplingEnable:35",
-            &[][..],
+            "",
             "its counters are open to administrators only: run as root",
         ),
-        ("refuse=cuptiPmSamplingEnable:7", &[], "another program samples its counters already"),
+        ("refuse=cuptiPmSamplingEnable:7", "", "another program samples its counters already"),
         (
             "refuse=cuptiProfilerHostInitialize:15",
-            &[],
+            "",
             "CUPTI finds no libnvperf_host.so and libnvperf_target.so",
         ),
-        ("", &["no-pm", "12"], "this CUPTI has no PM sampling, which CUDA 12.6 and newer have"),
+        (
+            "",
+            "no-pm/libcupti.so.12",
+            "this CUPTI has no PM sampling, which CUDA 12.6 and newer have",
+        ),
     ] {
-        let text = need_some!(refused(&[("FAKE_CUPTI_FAULTS", faults)], libraries));
+        let text = need_some!(refused(faults, cupti));
         let whole = format!("the counters of GPU 0 were not sampled: {sentence}");
         assert!(text.contains(&whole), "{sentence}: {text}");
     }
@@ -236,4 +241,34 @@ fn without_the_option_nothing_of_it_is_loaded() {
     assert!(!of_sampling);
     let file = tprof_trace::TraceFile::open(&run.run.join("rank-0.tprof")).unwrap();
     assert!(!file.properties().any(|(key, _)| key == "gpu_metrics"));
+}
+
+#[test]
+fn the_doctor_says_whether_counters_can_be_sampled() {
+    let home = need_some!(stand_ins());
+    let scratch = Scratch::new();
+    let doctor = |faults: &str, cupti: &str| {
+        let doctor = tprof(["doctor"])
+            .env("LD_LIBRARY_PATH", home.join("12"))
+            .env("TPROF_CUPTI", home.join(cupti))
+            .env("FAKE_CUPTI_FAULTS", faults);
+        words(&doctor.run_in(scratch.path()).stdout)
+    };
+    let (new, old) = ("12/libcupti.so.12", "no-pm/libcupti.so.12");
+    for (faults, cupti, sentence) in [
+        (
+            "",
+            new,
+            "--gpu-metrics can sample 13 counters of SIM100 at once, without gpu_fp16_active",
+        ),
+        (
+            "refuse=cuptiPmSamplingGetCounterAvailability:35",
+            new,
+            "--gpu-metrics cannot sample: its counters are open to administrators only",
+        ),
+        ("", old, "--gpu-metrics cannot sample: this CUPTI has no PM sampling"),
+    ] {
+        let text = doctor(faults, cupti);
+        assert!(text.contains(sentence), "{text}");
+    }
 }

@@ -5,6 +5,7 @@ import checks.journal
 import checks.older
 import checks.rows
 import checks.truth
+import checks.metrics
 import checks.units
 import tables
 
@@ -164,6 +165,7 @@ def judge(bundle, findings):
         for kind in folder.folders("blocks-"):
             checks.blocks.judge(f"{what}: blocks, {kind.removeprefix('blocks-')}", folder.folder(kind), findings)
         checks.units.judge(f"{what}: units", folder.folder("units"), simulated, findings)
+        checks.metrics.judge(f"{what}: metrics", folder.folder("metrics"), simulated, findings)
         judge_training(what, folder, findings)
         judge_loader(what, folder.folder("loader"), simulated, findings)
         checks.rows.judge(f"{what}, training", folder.folder("rows"), findings)

@@ -3,6 +3,7 @@
 use super::COMMAND;
 use super::frames::{DeviceNews, SampleBatch, SamplerFrame, receive};
 use std::io::{BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -171,6 +172,8 @@ fn spawn(interval: Duration) -> Result<(Child, ChildStdin, ChildStdout), String>
         command.env_remove(name);
     }
     command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    // Ctrl-C is for the job. This process ends when its input does.
+    command.process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| format!("{NOT_STARTED}: {error}"))?;
     match (child.stdin.take(), child.stdout.take()) {

@@ -178,14 +178,15 @@ pub fn join<'a>(parts: impl Iterator<Item = (&'a RankContext, &'a RankMeasured)>
     }
     all.shared = (!sharing.is_empty()).then(|| {
         format!(
-            "no sample is attributed to the kernels of {}, because they use the same GPU",
+            "samples are not attributed to the kernels of {}, because they use the same GPU",
             sharing.join(", ")
         )
     });
     all
 }
 
-const NO_SAMPLE: &str = "no sample lies within a run of it while nothing else ran on the GPU";
+const NO_SAMPLE: &str =
+    "its runs are shorter than a sample, or other work ran on the GPU at the same time";
 const NOT_COUNTED: &str = "the GPU's samples have no such counter";
 
 /// Makes the table of what the units of devices did in each kernel.
@@ -217,7 +218,7 @@ pub fn table(all: &AllMeasured) -> Table {
              nothing else ran on its GPU; of time: the share of the kernel's time that they cover",
         )
         .empty(why.unwrap_or(match all.is_sampled {
-            true => "no kernel ran on a sampled GPU",
+            true => "the sampled GPUs ran none of the kernels",
             false => "the GPUs' counters were not sampled (--gpu-metrics)",
         }));
     let mut rows: Vec<_> = all.kernels.iter().collect();

@@ -8,6 +8,12 @@ use std::path::Path;
 
 type Result32 = u32;
 
+/// Why there is no driver. A build for musl can't load any library at run time.
+const NOT_LOADED: &str = match cfg!(target_feature = "crt-static") {
+    true => "this tprof is static, for musl: it cannot load libcuda.so.1; the one for glibc can",
+    false => "no NVIDIA driver: the loader finds no libcuda.so.1",
+};
+
 /// The driver's library, after `cuInit`.
 pub struct Driver {
     library: &'static Library,
@@ -17,8 +23,7 @@ impl Driver {
     /// Loads the driver from a path, or by the loader's search if there is none, and initializes it.
     /// It makes no context.
     pub fn open(path: &Path) -> Result<Driver, String> {
-        let library = super::cupti::load(path, &["libcuda.so.1"])
-            .ok_or("no NVIDIA driver: the loader finds no libcuda.so.1")?;
+        let library = super::cupti::load(path, &["libcuda.so.1"]).ok_or(NOT_LOADED)?;
         let driver = Driver { library };
         type Init = unsafe extern "C" fn(u32) -> Result32;
         // SAFETY: `CUresult cuInit(unsigned int)` in every version of cuda.h.

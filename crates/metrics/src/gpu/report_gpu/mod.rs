@@ -44,7 +44,7 @@ impl Analysis for Devices {
         (of_file(rank.file), JudgedDevice::of(rank))
     }
 
-    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, options: &Options) -> Body {
         let (samples, judged): (Vec<_>, Vec<_>) = parts
             .into_iter()
             .map(|(at, (samples, devices))| {
@@ -57,14 +57,8 @@ impl Analysis for Devices {
         let why = missing(&hosts);
         let ([units, links], why_not) = units_tables(&hosts, &judged, &why);
         let (sampling, of_sampling) = sampling::sampling(&hosts);
-        let mut tables = [
-            devices_table(&why),
-            units,
-            links,
-            throttling_table(&why),
-            readings_table(&why),
-            sampling,
-        ];
+        let mut tables =
+            vec![devices_table(&why), units, links, throttling_table(&why), readings_table(&why)];
         for (name, host) in &hosts {
             for facts in host.devices() {
                 let device = DeviceSamples { host, facts };
@@ -87,6 +81,9 @@ impl Analysis for Devices {
         }
         notes.extend(why_not);
         notes.extend(of_sampling);
-        Body { tables: tables.into(), notes }
+        if options.data || !sampling.rows.is_empty() {
+            tables.push(sampling);
+        }
+        Body { tables, notes }
     }
 }

@@ -9,7 +9,7 @@ use tprof_facts::units::duration;
 use super::device::DeviceSamples;
 use super::samples::HostSamples;
 
-const NOT_SAMPLED: &str = "no GPU's counters were sampled (--gpu-metrics)";
+const NOT_SAMPLED: &str = "the GPUs' counters were not sampled (--gpu-metrics)";
 const NO_SAMPLE: &str = "it was not sampled";
 
 /// Makes the table and the sentences.
@@ -40,7 +40,7 @@ pub(super) fn sampling(hosts: &BTreeMap<&str, HostSamples<'_>>) -> (Table, Vec<S
             }
             if said["devices"].as_array().is_some_and(Vec::is_empty) {
                 notes.push(format!(
-                    "{host}: the counters of no GPU were sampled: no process was known to use one"
+                    "{host}: the GPUs' counters were not sampled: no process was known to use a GPU"
                 ));
             }
         }

@@ -12,7 +12,8 @@ use super::figures::{NO_BYTES, NO_PEAKS, per_second, tera, why_nothing_counts};
 use super::sums::{KernelSums, RankFlops};
 use crate::gpu::measured::AllMeasured;
 
-const NO_SAMPLE: &str = "no sample lies within a run of it while nothing else ran on the GPU";
+const NO_SAMPLE: &str =
+    "its runs are shorter than a sample, or other work ran on the GPU at the same time";
 const NO_DRAM: &str = "the GPU's samples have no bytes of its memory";
 const NO_TIME: &str = "no time was recorded for it";
 
@@ -43,6 +44,7 @@ pub(super) fn table(parts: &[(RankContext, RankFlops)], measured: &AllMeasured) 
         )
         .empty(match measured.shared.as_deref() {
             Some(why) if measured.kernels.is_empty() => why,
+            _ if !measured.is_sampled => "the GPUs' counters were not sampled (--gpu-metrics)",
             _ => why_nothing_counts(parts),
         });
     let mut sums: BTreeMap<&str, KernelSums> = BTreeMap::new();
@@ -55,7 +57,7 @@ pub(super) fn table(parts: &[(RankContext, RankFlops)], measured: &AllMeasured) 
         sum.device_ns += more.device_ns;
     }
     let memory = parts.iter().find_map(|(_, part)| part.peaks?.memory);
-    let mut rows: Vec<_> = sums.into_iter().collect();
+    let mut rows: Vec<_> = sums.into_iter().filter(|_| measured.is_sampled).collect();
     rows.sort_rows_by_key(|(_, sum)| Reverse(sum.device_ns));
     for (name, sum) in rows {
         let kernel = measured.kernels.get(name).filter(|kernel| kernel.sampled_ns() > 0);

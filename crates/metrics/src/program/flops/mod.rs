@@ -59,8 +59,8 @@ impl<const ROOFLINE: bool> Analysis for FlopsReport<ROOFLINE> {
         per_rank::of_rank(rank, at, options)
     }
 
-    fn join(&self, parts: Vec<(RankContext, RankFlops)>, _: &Options) -> Body {
-        if ROOFLINE { roofline::body(&parts) } else { tables::body(&parts) }
+    fn join(&self, parts: Vec<(RankContext, RankFlops)>, options: &Options) -> Body {
+        if ROOFLINE { roofline::body(&parts, options) } else { tables::body(&parts) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use tprof_rank::base::sort_rows::SortRows;
 
-use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
+use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit};
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
 
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_nothing_counts};
@@ -20,7 +20,7 @@ const NO_LEAST: &str = "the least time of a collective is not known";
 const NO_OPERATIONS: &str = "it has no operations of its own";
 
 /// Makes all tables of the report.
-pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
+pub(super) fn body(parts: &[(RankContext, RankFlops)], options: &Options) -> Body {
     let rows = joined(parts);
     let mut all_notes = notes(parts);
     if let Some(note) = unknown_devices(parts) {
@@ -28,7 +28,7 @@ pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     }
     let all = join(parts.iter().map(|(at, part)| (at, &part.measured)));
     let mut tables = vec![points(parts, &rows), bounds(parts, &rows), peaks(parts)];
-    if all.is_sampled {
+    if all.is_sampled || options.data {
         tables.push(super::measured::table(parts, &all));
     }
     all_notes.extend(all.shared);

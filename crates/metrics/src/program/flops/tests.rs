@@ -3,7 +3,9 @@ use tprof_facts::Clock;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_fixture::Fixture;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{CopyKind, Device, Kernel, MemoryCopy, NameId, Span, SpanKind};
+use tprof_trace::model::{
+    CopyKind, Counter, Device, Kernel, MemoryCopy, NameId, Property, Span, SpanKind,
+};
 
 use super::*;
 
@@ -67,7 +69,7 @@ fn counted(file: &TraceFile, options: &Options) -> RankFlops {
 fn read(file: &TraceFile, options: &Options) -> [Vec<Table>; 2] {
     let part = counted(file, options);
     let flops = tables::body(&[(at(), part.clone())]).tables;
-    [flops, roofline::body(&[(at(), part)]).tables]
+    [flops, roofline::body(&[(at(), part)], options).tables]
 }
 
 /// Returns a cell of a table by row and key.
@@ -190,7 +192,7 @@ fn a_device_without_peaks_has_rates_and_no_shares() {
     operator(&mut made, 0, [0, 1000], "aten::mm", MM);
     launched(&mut made, 100, 1, 4000, "Cijk_Alik");
     let file = made.finish();
-    let none = roofline::body(&[(at(), counted(&file, &Options::default()))]);
+    let none = roofline::body(&[(at(), counted(&file, &Options::default()))], &Options::default());
     assert!(none.notes.iter().any(|note| note.contains("AMD Radeon Graphics")), "{:?}", none.notes);
     assert!(matches!(cell(&none.tables, "roofline", 0, "of_roof"), Cell::Missing(_)));
     assert_eq!(cell(&none.tables, "roofline", 0, "flops_per_s"), (PRODUCT as f64 / 4e-6).into());
@@ -355,4 +357,78 @@ fn the_utilization_of_a_rank_uses_the_device_time_of_its_steps() {
     let mfu = 2.0 * PRODUCT as f64 / 66.9e12 / 16_500e-9;
     assert!((number("mfu") - mfu).abs() < 1e-12);
     assert_eq!(rows(&tables, "steps", "duration_ns"), [12_500_u64, 4_000].map(Value::from));
+}
+
+/// Counts the bytes of device 0's memory over samples of 1 us: each value holds for one.
+fn count_bytes(made: &mut Fixture, begin_ns: u64, values: &[f64]) {
+    let uuid = made.name("GPU-1");
+    let name = made.name("Tesla V100-SXM2-16GB");
+    made.writer.device(&Device { name, uuid, ..Device::default() });
+    let until_ns = begin_ns + 1000 * values.len() as u64;
+    let facts = [
+        ("nvml", r#"{"every_ms":500,"devices":[{"index":0,"uuid":"GPU-1"}]}"#.to_owned()),
+        (
+            "gpu_metrics",
+            format!(
+                r#"{{"interval_ns":1000,"devices":[{{"device":"GPU-1","clock_width_ns":50,"since_ns":{begin_ns},
+                "until_ns":{until_ns},"metrics":{{"gpu_dram_read_bytes_per_second":"a",
+                "gpu_dram_written_bytes_per_second":"b"}}}}]}}"#
+            ),
+        ),
+    ];
+    for (key, value) in facts {
+        let (key, value) = (made.name(key), made.name(&value));
+        made.writer.property(Property { key, value });
+    }
+    for (at, value) in values.iter().chain([&f64::NAN]).enumerate() {
+        let time_ns = begin_ns + 1000 * at as u64;
+        for name in ["gpu_dram_read_bytes_per_second", "gpu_dram_written_bytes_per_second"] {
+            let (name, device) = (made.name(name), Some(0));
+            let row = Counter { time_ns, process: None, device, name, value: *value };
+            made.writer.counter(row);
+        }
+    }
+}
+
+#[test]
+fn a_roofline_has_the_bytes_that_the_device_counted() {
+    let mut made = Fixture::new();
+    // The kernel runs from 100,100 to 104,100: three samples lie within it, and two cross its ends.
+    count_bytes(&mut made, 99_600, &[9e9, 1e9, 2e9, 3e9, 9e9]);
+    operator(&mut made, 0, [0, 1000], "aten::mm", MM);
+    launched(&mut made, 100, 1, 4000, "volta_sgemm_32x32");
+    let file = made.finish();
+    let [_, roofline] = read(&file, &Options::default());
+    assert_eq!(rows(&roofline, "measured", "kernel"), [text("volta_sgemm_32x32")]);
+    let float = |key: &str| match cell(&roofline, "measured", 0, key) {
+        Cell::Is(Value::Float(value)) => value,
+        other => panic!("{key}: {other:?}"),
+    };
+    // Read and written: twice the mean of 1, 2 and 3 GB a second.
+    assert!((float("dram_bytes_per_s") - 4e9).abs() < 1.0, "{roofline:?}");
+    assert!((float("dram_intensity") - PRODUCT as f64 / 4e-6 / 4e9).abs() < 1e-9, "{roofline:?}");
+    assert!((float("of_memory_peak") - 4.0 / 900.0).abs() < 1e-9, "{roofline:?}");
+    assert_eq!(float("sampled_share"), 0.75);
+    assert!(matches!(cell(&roofline, "measured", 0, "sm_active"), Cell::Missing(_)));
+}
+
+#[test]
+fn samples_are_of_a_kernel_only_while_nothing_else_runs() {
+    let mut made = Fixture::new();
+    count_bytes(&mut made, 100_000, &[1e9; 12]);
+    // The first two overlap; the third is shorter than a sample; the last has two within it.
+    for (at, correlation, duration_ns, name) in
+        [(0, 1, 3000, "a"), (2500, 2, 2000, "b"), (5000, 3, 900, "c"), (7900, 4, 3000, "d")]
+    {
+        launched(&mut made, at, correlation, duration_ns, name);
+    }
+    let file = made.finish();
+    let rank = RankTrace::load(&file, needs());
+    let part = crate::gpu::measured::of_rank(&rank, &Default::default());
+    let all = crate::gpu::measured::join([(&at(), &part)].into_iter());
+    let sampled = |name: &str| all.kernels[name].sampled_ns();
+    assert_eq!(["a", "b", "c", "d"].map(sampled), [0, 0, 0, 2000]);
+    // Another rank uses the device, too.
+    let both = crate::gpu::measured::join([(&at(), &part), (&at(), &part)].into_iter());
+    assert!(both.kernels.is_empty() && both.shared.is_some(), "{both:?}");
 }
