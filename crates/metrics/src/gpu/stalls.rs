@@ -15,7 +15,7 @@ use tprof_trace::model::{KernelStall, NameId, property};
 
 /// The reason for missing samples where nothing was asked for.
 const NOT_ASKED: &str =
-    "no samples of GPU instructions were recorded (`tprof run --gpu-stalls` records them)";
+    "no samples of GPU instructions were recorded: they need `--gpu-stalls` and kernels on a GPU";
 
 /// Samples by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
