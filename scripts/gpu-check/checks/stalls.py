@@ -45,7 +45,7 @@ def judge(bundle, findings):
                 reasons[row.reason] = reasons.get(row.reason, 0) + row.samples
         findings.add(f"stalls: {kernel} waits for {wanted}", sum(found.values()) >= FEWEST and dominant == wanted,
                      samples=sum(found.values()), dominant=dominant, reasons=dict(sorted(reasons.items(), key=lambda one: -one[1])[:6]))
-    checks.truth.judge_losses("stalls: the sampled run is whole", run, findings, blind=whys)
+    checks.truth.judge_losses("stalls: the sampled run is whole", run, findings, not_sampled=whys)
     for kernel in KERNELS:
         times = {name: each_ms(of, name, kernel) for name, of in (
             ("native", bundle.folder("stalls-native")), ("plain", bundle.folder("stalls-plain")), ("sampled", folder))}

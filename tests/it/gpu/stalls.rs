@@ -99,6 +99,8 @@ fn shares_of_stalls_are_those_of_the_samples() {
     assert_eq!(number(of_kind(&ran.log, "sampling period")[0], "power"), 20);
     // Of CUPTI's samples, those in whose cycle nothing was issued are in the sum once more.
     assert_eq!(number(of_device, "samples"), number(of_device, "recorded"));
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("recorded kernels have no samples"), "{notes}");
     // Without lines, places are offsets in the function.
     let places = table(&report, "stall_places");
     let offsets: Vec<u64> = places

@@ -7,9 +7,9 @@ use serde_json::Value;
 use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::stalls::{StallGroup, StallReason};
 use tprof_facts::units::count;
-use tprof_rank::RankTrace;
 use tprof_rank::base::names::short;
 use tprof_rank::base::sort_rows::SortRows;
+use tprof_rank::{RankTrace, WorkKind};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{KernelStall, NameId, property};
 
@@ -81,6 +81,8 @@ pub struct RankStalls {
     contexts: Vec<SampledContext>,
     /// Why there are none, or none from some time on.
     whys: BTreeSet<String>,
+    /// Names of all kernels that were recorded, sampled or not.
+    ran: BTreeSet<String>,
 }
 
 impl RankStalls {
@@ -94,6 +96,9 @@ impl RankStalls {
 pub fn of_rank(rank: &RankTrace<'_>) -> RankStalls {
     let mut found = RankStalls::default();
     read_properties(rank.file, &mut found);
+    let kernels = rank.work.iter().filter(|work| matches!(work.kind, WorkKind::Kernel));
+    let names: BTreeSet<NameId> = kernels.map(|work| work.name).collect();
+    found.ran = names.into_iter().map(|name| rank.name(name).to_owned()).collect();
     let mut reasons: BTreeMap<NameId, StallReason<'_>> = BTreeMap::new();
     for row in rank.file.blocks::<KernelStall>().flatten() {
         let reason =
@@ -184,6 +189,20 @@ pub fn notes(parts: &[(&RankContext, &RankStalls)], is_of_part: bool) -> Vec<Str
     if full > 0 {
         notes.push(format!(
             "the device's buffer for samples was full {full} times, which cost an unknown number"
+        ));
+    }
+    // A kernel of another name than its function's, such as a whole graph, has samples under the
+    // names of the functions.
+    let ran: BTreeSet<&String> = parts.iter().flat_map(|(_, part)| &part.ran).collect();
+    let is_sampled =
+        |name: &&&String| parts.iter().any(|(_, part)| part.kernels.contains_key(name.as_str()));
+    let without = ran.len() - ran.iter().filter(is_sampled).count();
+    if has_samples && without > 0 {
+        notes.push(format!(
+            "{} of {} recorded kernels have no samples: too short, run before sampling began, within \
+             a graph that is recorded as a whole, or in a context that is not sampled",
+            count(without as u64),
+            count(ran.len() as u64)
         ));
     }
     if has_samples {
