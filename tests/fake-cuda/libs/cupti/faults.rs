@@ -19,6 +19,7 @@
 //! | `reset` | records in buffers that are not returned when a context ends are lost |
 //! | `domains` | switching a callback domain off disables all kinds, as before 12.6 Update 1 |
 //! | `unended` | a forced flush returns buffers whose last record is of work that has not ended |
+//! | `pmabort=N` | the Nth decoding of samples aborts its process |
 //! | `pmfull=N` | each Nth decoding of samples finds the device's buffer full |
 //! | `subscriber` | another client holds the subscription |
 //! | `refuse=CALL:RESULT` | this call fails with this result (`cuptiActivityEnable/10`: for kind 10 only) |

@@ -23,8 +23,7 @@ impl Driver {
     /// Loads the driver from a path, or by the loader's search if there is none, and initializes it.
     /// It makes no context.
     pub fn open(path: &Path) -> Result<Driver, String> {
-        let library = super::cupti::load(path, &["libcuda.so.1"])
-            .ok_or(NOT_LOADED)?;
+        let library = super::cupti::load(path, &["libcuda.so.1"]).ok_or(NOT_LOADED)?;
         let driver = Driver { library };
         type Init = unsafe extern "C" fn(u32) -> Result32;
         // SAFETY: `CUresult cuInit(unsigned int)` in every version of cuda.h.
