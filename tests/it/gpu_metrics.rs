@@ -161,6 +161,25 @@ fn a_full_buffer_is_stated_and_no_sample_is_invented() {
     }
 }
 
+#[test]
+fn a_crash_of_cupti_harms_neither_job_nor_recording() {
+    let scratch = Scratch::new();
+    let faults = [("FAKE_CUPTI_FAULTS", "pmabort=5")];
+    let (job, _) = need_some!(training("80", &[], &faults, &scratch));
+    let run = traced(&job, METRICS, &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let report = document("gpu", &run.run);
+    let notes = report["notes"].to_string();
+    let sentence = "the sampling of GPUs' counters ended early: the process that samples has ended";
+    assert!(notes.contains(sentence), "{notes}");
+    // From then on, NVML's means count again.
+    let mut parts = rows(&report, "units").iter();
+    let steps = parts.find(|row| row["part"] == "steps").unwrap_or_else(|| panic!("{report}"));
+    assert!(steps["sampled_ns"].as_f64().unwrap() > steps["window_ns"].as_f64().unwrap() * 0.5);
+    let kernels = document("kernels", &run.run);
+    assert_eq!(kernels["completeness"]["lost"], 0, "{kernels}");
+}
+
 /// Runs a job whose devices can't be sampled. Returns the report's text.
 fn refused(faults: &str, cupti: &str) -> Result<String, String> {
     let scratch = Scratch::new();

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -98,6 +98,8 @@ struct Running {
     child: Child,
     orders: ChildStdin,
     reader: JoinHandle<()>,
+    /// Whether the process has been told to end.
+    is_ending: Arc<AtomicBool>,
 }
 
 fn serve(
@@ -123,8 +125,11 @@ fn serve(
             let _ = running.orders.write_all(order(&device, &cupti, &driver).as_bytes());
         }
     }
-    if let Some(running) = running {
-        end(running);
+    if let Some(running) = running
+        && !end(running)
+    {
+        let why = "the process that samples did not end in time, and its last samples are lost";
+        deliver(MetricsMessage::Ended(why.to_owned()));
     }
 }
 
@@ -134,6 +139,8 @@ fn start(
 ) -> Result<Running, String> {
     let (mut child, orders, output) = spawn(interval)?;
     let deliver = deliver.clone();
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_ending);
     let read = move || {
         let mut output = BufReader::with_capacity(1 << 16, output);
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -141,7 +148,8 @@ fn start(
             deliver(match frame {
                 SamplerFrame::News(news) => MetricsMessage::News(news),
                 SamplerFrame::Samples(batch) => {
-                    while waiting.load(Relaxed) > MOST_WAITING {
+                    // At the end the engine waits for this thread.
+                    while waiting.load(Relaxed) > MOST_WAITING && !ends.load(Relaxed) {
                         std::thread::sleep(Duration::from_millis(5));
                     }
                     let own = batch.samples.len();
@@ -150,11 +158,13 @@ fn start(
                 }
             });
         }
-        deliver(MetricsMessage::Ended("the process that samples has ended".to_owned()));
+        if !ends.load(Relaxed) {
+            deliver(MetricsMessage::Ended("the process that samples has ended".to_owned()));
+        }
     };
     let reader = std::thread::Builder::new().name("tprof-samples".to_owned()).spawn(read);
     match reader {
-        Ok(reader) => Ok(Running { child, orders, reader }),
+        Ok(reader) => Ok(Running { child, orders, reader, is_ending }),
         Err(error) => {
             let _ = child.kill();
             let _ = child.wait();
@@ -211,19 +221,22 @@ pub fn prospect(cupti: &Path) -> Result<DeviceNews, String> {
     }
 }
 
-/// Ends the process: it ends by itself after its input does.
-fn end(running: Running) {
-    let Running { mut child, orders, reader } = running;
+/// Ends the process: it ends by itself after its input does. Returns false if it had to be killed.
+fn end(running: Running) -> bool {
+    let Running { mut child, orders, reader, is_ending } = running;
+    is_ending.store(true, Relaxed);
     drop(orders);
     let by = Instant::now() + LONGEST_END;
     while !reader.is_finished() && Instant::now() < by {
         std::thread::sleep(Duration::from_millis(5));
     }
-    if !reader.is_finished() {
+    let has_ended = reader.is_finished();
+    if !has_ended {
         let _ = child.kill();
     }
     let _ = child.wait();
     let _ = reader.join();
+    has_ended
 }
 
 /// Returns the path of a library that one of these processes has mapped, as this process can open

@@ -26,6 +26,8 @@ struct SampledDevice {
     end_ns: Option<u64>,
     /// Time between samples that were written in which there are none, ns.
     lost_ns: u64,
+    /// Whether the end of the last sample was written, because none follows.
+    is_stopped: bool,
 }
 
 /// The samples that are not written to files yet, and the devices that are sampled.
@@ -132,8 +134,9 @@ impl MetricsRows {
             let Some(device) = self.devices.get_mut(&batch.index) else { continue };
             device.write(batch, self.interval, files, &index_of);
         }
-        if is_last {
-            for device in self.devices.values_mut() {
+        let all_end = is_last || self.ended.is_some();
+        for device in self.devices.values_mut() {
+            if all_end || device.news.why_not.is_some() {
                 device.stop(files, &index_of);
             }
         }
@@ -177,11 +180,9 @@ impl MetricsRows {
         });
         let refused =
             self.refused.iter().map(|(device, why)| json!({ "device": device, "why_not": why }));
-        // When the run has ended, the process has, too.
-        let ended = self.ended.as_deref().filter(|_| self.link.is_some());
         json!({
             "interval_ns": self.interval.as_nanos() as u64,
-            "ended": ended,
+            "ended": self.ended,
             "devices": sampled.chain(refused).collect::<Vec<_>>(),
         })
     }
@@ -228,7 +229,8 @@ impl SampledDevice {
     }
 
     fn stop(&mut self, files: &mut Files, index_of: &impl Fn(&str) -> Option<u32>) {
-        if let Some(end_ns) = self.end_ns {
+        if let Some(end_ns) = self.end_ns.filter(|_| !self.is_stopped) {
+            self.is_stopped = true;
             let number = index_of(&self.news.device).unwrap_or(self.news.index);
             self.end(number, end_ns, files);
         }

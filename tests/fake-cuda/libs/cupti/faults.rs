@@ -24,6 +24,7 @@
 //! | `foreign=N` | each sampled run adds N samples of kernels that aren't the program's |
 //! | `full` | once, a device's buffer for samples was full |
 //! | `rest` | samples come only when sampling ends |
+//! | `pmabort=N` | the Nth decoding of samples aborts its process |
 //! | `pmfull=N` | each Nth decoding of samples finds the device's buffer full |
 //! | `subscriber` | another client holds the subscription |
 //! | `refuse=CALL:RESULT` | this call fails with this result (`cuptiActivityEnable/10`: for kind 10 only) |

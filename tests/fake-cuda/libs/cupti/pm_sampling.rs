@@ -398,6 +398,10 @@ calls! {
             let Some(next) = &mut sampler.next_ns else { return Err(CUPTI_ERROR_INVALID_OPERATION) };
             let pending = until.saturating_sub(*next) / sampler.interval_ns;
             sampler.decodes += 1;
+            static ABORT: AtomicU64 = AtomicU64::new(0);
+            if faults::turn("pmabort", &ABORT) {
+                std::process::abort();
+            }
             static FULL: AtomicU64 = AtomicU64::new(0);
             if faults::turn("pmfull", &FULL) || pending as usize > sampler.capacity {
                 (params.overflow, sampler.is_lost) = (1, true);

@@ -18,8 +18,10 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Time between two readings of what the devices have collected.
-pub(super) const EVERY: Duration = Duration::from_millis(100);
+/// Shortest and longest time between two readings of what the devices have collected.
+const EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
+/// Samples between two readings, within these limits.
+const SAMPLES: u64 = 1000;
 /// After this time without input the process ends, even if a call into NVIDIA's libraries still runs.
 const LONGEST_END: Duration = Duration::from_secs(5);
 
@@ -68,7 +70,8 @@ pub fn run(interval_ns: u64) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut loaded: Option<Result<Loaded, String>> = None;
     let mut sessions: Vec<Session> = Vec::new();
-    let mut due = Instant::now() + EVERY;
+    let every = Duration::from_nanos(interval_ns.saturating_mul(SAMPLES)).clamp(EVERY[0], EVERY[1]);
+    let mut due = Instant::now() + every;
     loop {
         let order = match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(order) => Some(order),
@@ -109,7 +112,7 @@ pub fn run(interval_ns: u64) -> io::Result<()> {
         }
         out.flush()?;
         if Instant::now() >= due {
-            due = Instant::now() + EVERY;
+            due = Instant::now() + every;
         }
     }
     if let Some(Ok(loaded)) = &mut loaded {

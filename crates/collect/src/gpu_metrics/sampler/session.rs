@@ -13,7 +13,7 @@ use tprof_cupti_sys::pm_sampling::*;
 
 /// Bytes of the device's buffer for each sample. NVIDIA states no number.
 const SAMPLE_BYTES: u64 = 32 << 10;
-/// The buffer holds the samples of so much time, ns: five times that between two readings.
+/// The buffer holds the samples of so much time, ns: at least four times that between two readings.
 const BUFFERED_NS: u64 = 500_000_000;
 const LEAST_BUFFER: u64 = 16 << 20;
 const MOST_BUFFER: u64 = 256 << 20;
