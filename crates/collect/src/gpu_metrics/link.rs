@@ -177,7 +177,7 @@ const NOT_STARTED: &str = "the process that samples did not start";
 
 fn spawn(interval: Duration) -> Result<(Child, ChildStdin, ChildStdout), String> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg(COMMAND).arg(interval.as_nanos().to_string());
+    command.arg0("tprof").arg(COMMAND).arg(interval.as_nanos().to_string());
     for name in NOT_INHERITED {
         command.env_remove(name);
     }
@@ -205,7 +205,7 @@ fn order(device: &str, cupti: &Path, driver: &Path) -> String {
 pub fn prospect(cupti: &Path) -> Result<DeviceNews, String> {
     let (mut child, mut orders, output) = spawn(Duration::ZERO)?;
     let (send, told) = channel();
-    std::thread::spawn(move || send.send(receive(&mut BufReader::new(output))));
+    std::thread::spawn(move || drop(send.send(receive(&mut BufReader::new(output)))));
     let _ = orders.write_all(order("", cupti, Path::new("")).as_bytes());
     let told = told.recv_timeout(LONGEST_PROSPECT);
     drop(orders);

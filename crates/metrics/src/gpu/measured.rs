@@ -76,11 +76,14 @@ impl MeasuredKernel {
     }
 }
 
+/// The kernels of one device by name.
+type DeviceKernels = BTreeMap<Arc<str>, MeasuredKernel>;
+
 /// What samples tell of a rank's kernels.
 #[derive(Clone, Debug, Default)]
 pub struct RankMeasured {
     /// For each sampled device, its UUID and the kernels by name.
-    devices: BTreeMap<String, BTreeMap<Arc<str>, MeasuredKernel>>,
+    devices: BTreeMap<String, DeviceKernels>,
 }
 
 /// Attributes the samples of a rank's devices to its kernels in the steps; without steps, to all.
@@ -102,7 +105,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankMeasured {
         };
         rows.sort_unstable_by_key(|at| rank.work[*at].start_ns);
         let margin_ns = metrics.uncertain_ns();
-        let mut kernels: BTreeMap<Arc<str>, MeasuredKernel> = BTreeMap::new();
+        let mut kernels = DeviceKernels::new();
         let mut alone: Vec<(Interval, Arc<str>)> = Vec::new();
         let mut until_ns = 0;
         for (place, at) in rows.iter().enumerate() {
@@ -148,7 +151,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankMeasured {
 #[derive(Clone, Debug, Default)]
 pub struct AllMeasured {
     /// The kernels by name.
-    pub kernels: BTreeMap<Arc<str>, MeasuredKernel>,
+    pub kernels: DeviceKernels,
     /// Whether any device was sampled.
     pub is_sampled: bool,
     /// A sentence on devices that several ranks use.
@@ -157,8 +160,7 @@ pub struct AllMeasured {
 
 /// Adds up what samples tell of the kernels of all ranks. Leaves out devices that several ranks use.
 pub fn join<'a>(parts: impl Iterator<Item = (&'a RankContext, &'a RankMeasured)>) -> AllMeasured {
-    let mut by_device: BTreeMap<&str, Vec<(&RankContext, &BTreeMap<Arc<str>, MeasuredKernel>)>> =
-        BTreeMap::new();
+    let mut by_device: BTreeMap<&str, Vec<(&RankContext, &DeviceKernels)>> = BTreeMap::new();
     for (at, part) in parts {
         for (device, kernels) in &part.devices {
             by_device.entry(device).or_default().push((at, kernels));
