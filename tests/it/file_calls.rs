@@ -178,7 +178,7 @@ fn switched_off_nothing_is_recorded_and_the_report_says_so() {
 }
 
 /// Runs a Python program.
-pub fn traced_python(script: &str, scratch: &Scratch) -> Traced {
+fn traced_python(script: &str, scratch: &Scratch) -> Traced {
     let path = scratch.path().join("reads.py");
     std::fs::write(&path, script).unwrap();
     let job = Job::new("python3").arg(&path);

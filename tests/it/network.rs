@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tprof_tests::{
-    Job, Live, Outcome, Refused, Scratch, am_root, document, need, traced_job, wait_until,
+    Job, Live, Outcome, Refused, Scratch, am_root, document, need, program, traced, traced_job,
+    wait_until,
 };
 
-use crate::file_calls::traced_python;
 use crate::mpi::{built, ranks_with};
 
 const STEPS: u64 = 4;
@@ -182,34 +182,15 @@ fn bytes_of_a_step_are_set_against_the_time_of_its_collectives() {
 #[test]
 fn sockets_and_devices_of_nccls_threads_show_its_transport() {
     let scratch = Scratch::new();
-    // A thread with a name that NCCL gives its own, which sends to another; and one that isn't NCCL's.
-    let script = "import os, socket, threading, tprof\n\
-                  def send(end):\n\
-                  \x20   for _ in range(64): end.sendall(bytes(1 << 16))\n\
-                  def receive(end):\n\
-                  \x20   got = 0\n\
-                  \x20   while got < 64 << 16: got += len(end.recv(1 << 16))\n\
-                  for step in range(2):\n\
-                  \x20   tprof.step(step)\n\
-                  \x20   a, b = socket.socketpair()\n\
-                  \x20   threads = [threading.Thread(target=of, args=(end,), name=name) for of, end, name in\n\
-                  \x20       [(send, a, 'NCCL Progress 0'), (receive, b, 'other')]]\n\
-                  \x20   for thread in threads: thread.start()\n\
-                  \x20   for thread in threads: thread.join()\n\
-                  tprof.step(2)\n\
-                  file = os.open('/dev/shm/nccl-%d' % os.getpid(), os.O_RDWR | os.O_CREAT)\n\
-                  os.ftruncate(file, 1 << 16)\n\
-                  import mmap; mmap.mmap(file, 1 << 16)\n\
-                  os.unlink('/dev/shm/nccl-%d' % os.getpid())\n";
-    let run = traced_python(script, &scratch);
+    let run = traced(&Job::new(program("nccl_threads")), &["--mem", "off"], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let report = document("comm", &run.run);
     let rows = report["tables"]["comm_transports"].as_array().unwrap_or_else(|| panic!("{report}"));
     let of = |transport: &str| rows.iter().find(|row| row["transport"] == transport);
     let sockets = of("sockets").unwrap_or_else(|| panic!("{rows:?}"));
-    assert_eq!(sockets["sent_bytes"], 2 * (64 << 16), "{sockets}");
+    assert_eq!(sockets["sent_bytes"], 8 << 20, "{sockets}");
     assert_eq!(sockets["received_bytes"], 0, "{sockets}");
-    assert_eq!(sockets["step_sent_bytes"], 64 << 16, "{sockets}");
+    assert_eq!(sockets["step_sent_bytes"], 4 << 20, "{sockets}");
     assert!(of("shared memory").is_some(), "{rows:?}");
     assert!(of("InfiniBand").is_none(), "{rows:?}");
 }

@@ -239,6 +239,11 @@ fn sampled_rank(path: &Path) {
     writer.write(&mut spans).unwrap();
     writer.write(&mut kernels).unwrap();
     stalls(&mut writer, START + MS);
+    // A file by which ranks share memory.
+    let (file, kind) = (writer.name("/dev/shm/nccl-1"), FileKind::Device);
+    let mapped =
+        FileCalls { file, kind, operation: FileOperation::Map, calls: 1, ..FileCalls::default() };
+    writer.write(&mut vec![FileCalls { start_ns: START + MS, ..mapped }]).unwrap();
     writer.write(&mut collectives).unwrap();
     writer.write(&mut channels).unwrap();
     writer.write(&mut events).unwrap();
