@@ -5,7 +5,7 @@
 //! own ([`sampler`]) loads CUPTI and the driver, so that their faults end neither the job nor the
 //! collector. It needs `cuInit` and no context. It samples the devices that the job uses, and only
 //! those: another program's device stays as it is. The collector starts it when the job's first
-//! device is known ([`link`]), and writes what it sends to the files ([`rows`]).
+//! device is known (`link`), and writes what it sends to the files (`rows`).
 //!
 //! The series are those of NVML's means ([`counter::GPU_MEANS`]) at a finer interval, which take
 //! their place while a device is sampled, and the bytes of the device's memory.

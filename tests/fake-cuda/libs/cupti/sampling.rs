@@ -408,11 +408,3 @@ unsafe fn fill(data: *mut CUpti_PCSamplingData, sampled: &mut Sampled) {
         (*data).nonUsrKernelsTotalSamples = other;
     }
 }
-
-/// Like CUPTI's function, without an effect: the stand-in counts nothing.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuptiProfilerInitialize(
-    _parameters: *mut CUpti_Profiler_Initialize_Params,
-) -> CUptiResult {
-    enter("cuptiProfilerInitialize")
-}

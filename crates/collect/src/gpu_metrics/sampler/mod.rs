@@ -1,5 +1,5 @@
 //! The process that samples: `tprof __gpu-metrics INTERVAL_NS`. It reads what to do from its standard
-//! input, a line for each device, and writes [`frames`](super::frames) to its standard output. It
+//! input, a line for each device, and writes `frames` to its standard output. It
 //! ends when its input does, after it has sent what the devices still had.
 
 mod clock;
