@@ -267,9 +267,32 @@ fn what_libc_reads_when_a_stream_moves_is_recorded() {
     let files = rows(&run.run, "files");
     let read = sums(&files, "path", "/seeks.bin")["read"][2];
     assert_eq!(read, by_the_kernel, "{files:?}");
-    assert_eq!(sums(&files, "path", "/seeks.bin")["write"][2], (1 << 20) + 50, "{files:?}");
+    assert_eq!(sums(&files, "path", "/seeks.bin")["write"][2], (1 << 20) + 150, "{files:?}");
     let jumps: u64 = files.iter().map(|row| row["jumps"].as_u64().unwrap()).sum();
     assert!(jumps >= 300, "{files:?}");
+}
+
+#[test]
+fn bytes_are_those_of_the_file_that_a_descriptor_stands_for() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("file_truth")), &[], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let files = rows(&run.run, "files");
+    let peers = rows(&run.run, "peers");
+    let bytes = |rows: &[Value], operation: &str, of: &dyn Fn(&Value) -> bool| {
+        let rows = rows.iter().filter(|row| row["operation"] == operation && of(row));
+        rows.map(|row| row["bytes"].as_u64().unwrap()).sum::<u64>()
+    };
+    let named =
+        |what: &'static str| move |row: &Value| row["path"].as_str().unwrap().contains(what);
+    assert_eq!(bytes(&files, "read", &named("/input.bin")), 100_000, "{files:#?}");
+    assert_eq!(bytes(&files, "read", &named("/dev/null")), 0, "{files:#?}");
+    assert_eq!(bytes(&files, "write", &named("/closed-")), 6000, "{files:#?}");
+    assert_eq!(bytes(&files, "map", &named("/input.bin")), 0, "{files:#?}");
+    assert_eq!(bytes(&peers, "write", &|_| true), 700, "{peers:#?}");
+    // Nothing else was transferred: streams in memory are none of it.
+    let counted = &rows(&run.run, "counted")[0];
+    assert!(counted["recorded_written_bytes"].as_u64() < Some(107_000), "{counted}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!   of each open descriptor in a table, which the kernel zeroes in a forked child. Hooks of
 //!   functions that make or close a descriptor without naming it only clear its entry. Its next call
 //!   numbers it anew, and asks the kernel what it stands for. So a `vfork` child that closes
-//!   descriptors in its parent's table does no harm.
+//!   descriptors in its parent's table does no harm, and it stores no numbers there.
 //! - A call takes tens of nanoseconds to record, but a stack with Python's functions takes up to
 //!   50 us while Python's lock is given up, as it is during such calls. So in each part of the time a
 //!   thread takes one of a read, one of a write and one of another call; and one of each call that
@@ -264,6 +264,21 @@ pub fn renewed(descriptor: c_int) {
     }
 }
 
+impl Begun {
+    /// Returns the number of a descriptor's file, which gets one if it has none, and forgets the file
+    /// as [`forgotten`] does.
+    pub fn forgotten_or_named(&self, descriptor: c_int) -> u32 {
+        match forgotten(descriptor) {
+            0 => {
+                let number = number_by_link(self.thread, descriptor);
+                forgotten(descriptor);
+                number
+            }
+            number => number,
+        }
+    }
+}
+
 /// Called when all descriptors in this range were closed.
 pub fn range_closed(first: u32, last: u32) {
     let Some(table) = table() else { return };
@@ -283,11 +298,14 @@ fn number_by_link(thread: &Thread, descriptor: c_int) -> u32 {
     const DIRECTORY: &[u8] = b"/proc/self/fd/";
     let mut path = [0u8; 32];
     let mut link = [0u8; MAX_NAME_BYTES];
+    if descriptor < 0 {
+        return 0;
+    }
     if thread.is_quiet() || is_forbidden(CallClass::Processes) {
         return number(thread, descriptor, naming::UNKNOWN, 0, &[]);
     }
     let mut digits = [0u8; 10];
-    let mut rest = descriptor.max(0) as u32;
+    let mut rest = descriptor as u32;
     let mut count = 0;
     for digit in &mut digits {
         *digit = b'0' + (rest % 10) as u8;
@@ -332,8 +350,17 @@ fn number(thread: &Thread, descriptor: c_int, how: u32, directory: u32, name: &[
     let words = NAMED_WORDS + name.len().div_ceil(8);
     let payload = payload.get(..words).unwrap_or(&payload);
     ring::quick_text(thread, ExtKind::FileNamed, number, thread.clock(), payload);
-    entry.store(number, Release);
+    // The number is that of the child's descriptor, not of its parent's, which has this table too.
+    if !is_vfork_child() {
+        entry.store(number, Release);
+    }
     number
+}
+
+/// Whether this is a vfork child, which shares its parent's memory. It is not recognised under a
+/// filter that forbids `getpid`.
+fn is_vfork_child() -> bool {
+    !is_forbidden(CallClass::Threads) && sys::pid() != state::PID.load(Relaxed)
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use tprof_wire::io::Operation;
 
 /// The value that `mmap` returns on failure (`MAP_FAILED`).
 const FAILED: *mut u8 = usize::MAX as *mut u8;
+/// `MAP_ANONYMOUS`: the descriptor means nothing.
+const ANONYMOUS: c_int = 0x20;
 
 six_hook!(mmap(_: *mut u8, _: usize, _: c_int, _: c_int, _: c_int, _: i64) -> *mut u8, mmap_impl);
 six_hook!(mmap64(_: *mut u8, _: usize, _: c_int, _: c_int, _: c_int, _: i64) -> *mut u8, mmap64_impl);
@@ -22,7 +24,7 @@ extern "C" fn mmap_impl(
     sp: usize,
     fp: usize,
 ) -> *mut u8 {
-    let begun = if fd >= 0 { io::begin() } else { None };
+    let begun = if fd >= 0 && flags & ANONYMOUS == 0 { io::begin() } else { None };
     let got = real!(MMAP(at, bytes, protection, flags, fd, offset) as fn(*mut u8, usize, c_int, c_int, c_int, i64) -> *mut u8, else FAILED);
     note(got, bytes, protection, flags, fd, sp, fp);
     if let Some(begun) = begun.filter(|_| got != FAILED) {
@@ -42,7 +44,7 @@ extern "C" fn mmap64_impl(
     sp: usize,
     fp: usize,
 ) -> *mut u8 {
-    let begun = if fd >= 0 { io::begin() } else { None };
+    let begun = if fd >= 0 && flags & ANONYMOUS == 0 { io::begin() } else { None };
     let got = real!(MMAP64(at, bytes, protection, flags, fd, offset) as fn(*mut u8, usize, c_int, c_int, c_int, i64) -> *mut u8, else FAILED);
     note(got, bytes, protection, flags, fd, sp, fp);
     if let Some(begun) = begun.filter(|_| got != FAILED) {

@@ -145,7 +145,10 @@ unsafe fn has_read(
     // SAFETY: the caller's premise.
     let after = unsafe { Stream::of(stream) }.map_or(0, Stream::ahead);
     let bytes = (got + after).saturating_sub(before);
-    begun.ended(Operation::Read, descriptor(stream), bytes as i64, NO_OFFSET, sp, fp);
+    let descriptor = descriptor(stream);
+    if descriptor >= 0 {
+        begun.ended(Operation::Read, descriptor, bytes as i64, NO_OFFSET, sp, fp);
+    }
 }
 
 /// Defines hooks of functions that write to a stream.
@@ -184,9 +187,10 @@ unsafe fn has_written(begun: io::Begun, stream: *const Stream, given: usize, sp:
     // SAFETY: the caller's premise.
     let left = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
     let bytes = given.saturating_sub(left);
-    // The first bytes of a new stream only fill its new buffer.
-    if bytes > 0 {
-        begun.ended(Operation::Write, descriptor(stream), bytes as i64, NO_OFFSET, sp, fp);
+    let descriptor = descriptor(stream);
+    // The first bytes of a new stream only fill its new buffer, and streams in memory have no file.
+    if bytes > 0 && descriptor >= 0 {
+        begun.ended(Operation::Write, descriptor, bytes as i64, NO_OFFSET, sp, fp);
     }
 }
 
@@ -198,12 +202,12 @@ macro_rules! seeks {
         file_hook!($name($stream: *const Stream $(, $arg: $type)*) -> $result, $real, $impl, $sp, $fp);
         unsafe extern "C" fn $impl($stream: *const Stream, $($arg: $type,)* sp: usize, fp: usize) -> $result {
             // SAFETY: the program passes an open stream.
-            let before = unsafe { Stream::of($stream) }.map(|of| (of.offset, of.waiting()));
+            let before = unsafe { Stream::of($stream) }.map(Buffered::of);
             let begun = before.and_then(|_| io::begin());
             let result = real!($real($stream $(, $arg)*) as fn(*const Stream $(, $type)*) -> $result, else $missing);
-            if let (Some(begun), Some((offset, waiting))) = (begun, before) {
+            if let (Some(begun), Some(before)) = (begun, before) {
                 // SAFETY: the stream is still open.
-                unsafe { has_sought(begun, $stream, offset, waiting, sp, fp) };
+                unsafe { has_sought(begun, $stream, before, sp, fp) };
             }
             result
         }
@@ -224,30 +228,52 @@ seeks! {
     rewind(stream: *const Stream) -> (): REWIND else (), rewind_impl "rsi" "rdx";
 }
 
-/// Records what a stream transferred when it moved from an offset of the kernel, with so many bytes
-/// to write.
+/// What a stream had in its buffer before it moved.
+#[derive(Clone, Copy)]
+struct Buffered {
+    /// Offset in the file of the first and after the last byte that was read ahead.
+    from: i64,
+    to: i64,
+    /// Bytes to write.
+    waiting: usize,
+}
+
+impl Buffered {
+    fn of(stream: &Stream) -> Buffered {
+        let bytes = stream.read_end.saturating_sub(stream.read_base) as i64;
+        let to = stream.offset;
+        Buffered { from: to.saturating_sub(bytes), to, waiting: stream.waiting() }
+    }
+
+    /// Whether libc found the stream's new place in the buffer, and so read nothing.
+    fn holds(self, stream: &Stream) -> bool {
+        let place = stream.offset.saturating_sub(stream.ahead() as i64);
+        self.waiting == 0 && self.to == stream.offset && (self.from..self.to).contains(&place)
+    }
+}
+
+/// Records what a stream transferred when it moved.
 ///
 /// # Safety
 /// `stream` is an open stream.
 unsafe fn has_sought(
     begun: io::Begun,
     stream: *const Stream,
-    before: i64,
-    waiting: usize,
+    before: Buffered,
     sp: usize,
     fp: usize,
 ) {
     // SAFETY: the caller's premise.
     let Some(of) = (unsafe { Stream::of(stream) }) else { return };
-    if waiting > 0 {
+    if before.waiting > 0 {
         // SAFETY: the caller's premise.
-        unsafe { has_written(begun, stream, waiting, sp, fp) };
+        unsafe { has_written(begun, stream, before.waiting, sp, fp) };
     }
-    if of.offset < 0 || of.offset == before {
-        return; // the place is in the buffer
-    }
-    let begun = if waiting > 0 { begun.at_once() } else { begun };
     let descriptor = descriptor(stream);
+    if of.offset < 0 || descriptor < 0 || before.holds(of) {
+        return;
+    }
+    let begun = if before.waiting > 0 { begun.at_once() } else { begun };
     let bytes = of.read_end.saturating_sub(of.read_base) as i64;
     let place = of.offset.saturating_sub(bytes);
     begun.ended(Operation::Seek, descriptor, place, NO_OFFSET, sp, fp);
@@ -274,10 +300,13 @@ unsafe extern "C" fn fclose_impl(stream: *const Stream, sp: usize, fp: usize) ->
     // SAFETY: the program passes an open stream.
     let waiting = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
     let begun = io::begin();
-    let file = io::forgotten(descriptor(stream));
+    let file = match begun {
+        Some(begun) if waiting > 0 => begun.forgotten_or_named(descriptor(stream)),
+        _ => io::forgotten(descriptor(stream)),
+    };
     let result = real!(FCLOSE(stream) as fn(*const Stream) -> c_int, else -1);
     if let Some(begun) = begun {
-        if waiting > 0 && result == 0 {
+        if waiting > 0 && result == 0 && file != 0 {
             begun.wrote(file, waiting as i64, sp, fp);
             begun.at_once().closed(file, result, sp, fp);
         } else {
@@ -310,8 +339,17 @@ reopens! {
 }
 
 file_hook!(pclose(stream: *const Stream) -> c_int, PCLOSE, pclose_impl, "rsi", "rdx");
-unsafe extern "C" fn pclose_impl(stream: *const Stream) -> c_int {
-    io::renewed(descriptor(stream));
+unsafe extern "C" fn pclose_impl(stream: *const Stream, sp: usize, fp: usize) -> c_int {
+    // SAFETY: the program passes an open stream.
+    let waiting = unsafe { Stream::of(stream) }.map_or(0, Stream::waiting);
+    match if waiting > 0 { io::begin() } else { None } {
+        // The call also waits for the other program, so its time isn't that of the write.
+        Some(begun) => {
+            let file = begun.forgotten_or_named(descriptor(stream));
+            begun.at_once().wrote(file, waiting as i64, sp, fp);
+        }
+        None => io::renewed(descriptor(stream)),
+    }
     real!(PCLOSE(stream) as fn(*const Stream) -> c_int, else -1)
 }
 
