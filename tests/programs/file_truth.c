@@ -45,7 +45,7 @@ int main(void) {
     for (int i = 0; i < 5; i++)
         if (mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, 0, 0) == MAP_FAILED) return 5;
 
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 10; i++) {
         char path[] = "closed-XXXXXX";
         stream = fdopen(mkstemp(path), "w");
         fwrite(part, 1, 300, stream);
