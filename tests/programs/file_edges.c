@@ -1,6 +1,6 @@
 /* Calls on files at the edges of what libc allows: streams in memory, errors,
  * bad addresses, a signal handler that reads while its thread reads, and a
- * coroutine on a stack of 4 KB with an unmapped page below it.
+ * coroutine on a stack of 8 KB with unmapped memory below it.
  *
  * Proves: with calls on files recorded, results and errno are as without. */
 #define _GNU_SOURCE
@@ -16,7 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define STACK 4096
+#define STACK 8192
 
 /* Prints a call's result and what it left in errno. */
 #define SHOW(call)                                            \
