@@ -122,7 +122,7 @@ fn without_the_option_no_function_of_pc_sampling_is_called() {
     let report = document("kernels", &ran.traced.run);
     assert!(report["tables"].get("stall_kernels").is_none(), "nobody asked for it");
     let text = text(&ran);
-    assert!(text.contains("they need `--gpu-stalls`"), "{text}");
+    assert!(text.contains("`--gpu-stalls`"), "{text}");
 }
 
 #[test]
