@@ -271,8 +271,10 @@ impl Analysis for Kernels {
         }
         let measured = measured::join(parts.iter().map(|(at, part)| (at, &part.measured)));
         let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
-        if options.data || measured.is_sampled {
+        if measured.is_sampled {
             tables.push(measured::table(&measured));
+        } else if options.data {
+            tables.push(measured::table(&measured).view(View::Data));
         }
         let mut notes = outside::note(parts.iter().map(|(_, part)| part.outside));
         if options.data {

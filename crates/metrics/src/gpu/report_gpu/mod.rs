@@ -9,7 +9,7 @@ mod series;
 mod tables;
 mod units_table;
 
-use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, View, boxed};
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 pub(crate) use activity::{Activity, DeviceReadings};
@@ -81,8 +81,10 @@ impl Analysis for Devices {
         }
         notes.extend(why_not);
         notes.extend(of_sampling);
-        if options.data || !sampling.rows.is_empty() {
+        if !sampling.rows.is_empty() {
             tables.push(sampling);
+        } else if options.data {
+            tables.push(sampling.view(View::Data));
         }
         Body { tables, notes }
     }

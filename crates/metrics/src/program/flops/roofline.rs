@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use tprof_rank::base::sort_rows::SortRows;
 
-use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit};
+use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
 
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_nothing_counts};
@@ -28,8 +28,10 @@ pub(super) fn body(parts: &[(RankContext, RankFlops)], options: &Options) -> Bod
     }
     let all = join(parts.iter().map(|(at, part)| (at, &part.measured)));
     let mut tables = vec![points(parts, &rows), bounds(parts, &rows), peaks(parts)];
-    if all.is_sampled || options.data {
+    if all.is_sampled {
         tables.push(super::measured::table(parts, &all));
+    } else if options.data {
+        tables.push(super::measured::table(parts, &all).view(View::Data));
     }
     all_notes.extend(all.shared);
     Body { tables, notes: all_notes }
