@@ -113,6 +113,9 @@ pub extern "C" fn resolve() {
 /// Looks up the real functions when a hook is called before that was done, and keeps the registers
 /// in which the hook's caller passed arguments: the function that is found may have others than the
 /// hook knows.
+///
+/// # Safety
+/// Called by a hook as its first call, with the stack as the hook's caller left it.
 #[unsafe(naked)]
 pub unsafe extern "C" fn resolve_between() {
     core::arch::naked_asm!(

@@ -67,18 +67,18 @@ params! {
     ProfilerInitialize = "CUpti_Profiler_Initialize_Params" {} to unused: [u8; 0]
 }
 params! {
-    /// Of `cuptiDeviceGetChipName`.
+    /// Parameters of `cuptiDeviceGetChipName`.
     GetChipName = "CUpti_Device_GetChipName_Params" { deviceIndex: usize, } to pChipName: *const c_char
 }
 params! {
-    /// Of `cuptiPmSamplingGetCounterAvailability`.
+    /// Parameters of `cuptiPmSamplingGetCounterAvailability`.
     GetCounterAvailability = "CUpti_PmSampling_GetCounterAvailability_Params" {
         deviceIndex: usize,
         counterAvailabilityImageSize: usize,
     } to pCounterAvailabilityImage: *mut u8
 }
 params! {
-    /// Of `cuptiProfilerHostInitialize`. CUDA 13.1 and newer have one more field, the name of a set
+    /// Parameters of `cuptiProfilerHostInitialize`. CUDA 13.1 and newer have one more field, the name of a set
     /// of metrics, which older ones refuse.
     HostInitialize = "CUpti_Profiler_Host_Initialize_Params" {
         profilerType: i32,
@@ -87,38 +87,38 @@ params! {
     } to pHostObject: *mut c_void
 }
 params! {
-    /// Of `cuptiProfilerHostDeinitialize`.
+    /// Parameters of `cuptiProfilerHostDeinitialize`.
     HostDeinitialize = "CUpti_Profiler_Host_Deinitialize_Params" {} to pHostObject: *mut c_void
 }
 params! {
-    /// Of `cuptiProfilerHostConfigAddMetrics`.
+    /// Parameters of `cuptiProfilerHostConfigAddMetrics`.
     ConfigAddMetrics = "CUpti_Profiler_Host_ConfigAddMetrics_Params" {
         pHostObject: *mut c_void,
         ppMetricNames: *const *const c_char,
     } to numMetrics: usize
 }
 params! {
-    /// Of `cuptiProfilerHostGetConfigImageSize`.
+    /// Parameters of `cuptiProfilerHostGetConfigImageSize`.
     GetConfigImageSize = "CUpti_Profiler_Host_GetConfigImageSize_Params" {
         pHostObject: *mut c_void,
     } to configImageSize: usize
 }
 params! {
-    /// Of `cuptiProfilerHostGetConfigImage`.
+    /// Parameters of `cuptiProfilerHostGetConfigImage`.
     GetConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params" {
         pHostObject: *mut c_void,
         configImageSize: usize,
     } to pConfigImage: *mut u8
 }
 params! {
-    /// Of `cuptiProfilerHostGetNumOfPasses`.
+    /// Parameters of `cuptiProfilerHostGetNumOfPasses`.
     GetNumOfPasses = "CUpti_Profiler_Host_GetNumOfPasses_Params" {
         configImageSize: usize,
         pConfigImage: *mut u8,
     } to numOfPasses: usize
 }
 params! {
-    /// Of `cuptiProfilerHostEvaluateToGpuValues`.
+    /// Parameters of `cuptiProfilerHostEvaluateToGpuValues`.
     EvaluateToGpuValues = "CUpti_Profiler_Host_EvaluateToGpuValues_Params" {
         pHostObject: *mut c_void,
         pCounterDataImage: *const u8,
@@ -129,15 +129,15 @@ params! {
     } to pMetricValues: *mut f64
 }
 params! {
-    /// Of `cuptiPmSamplingEnable`.
+    /// Parameters of `cuptiPmSamplingEnable`.
     Enable = "CUpti_PmSampling_Enable_Params" { deviceIndex: usize, } to pPmSamplingObject: *mut c_void
 }
 params! {
-    /// Of `cuptiPmSamplingDisable`.
+    /// Parameters of `cuptiPmSamplingDisable`.
     Disable = "CUpti_PmSampling_Disable_Params" {} to pPmSamplingObject: *mut c_void
 }
 params! {
-    /// Of `cuptiPmSamplingSetConfig`.
+    /// Parameters of `cuptiPmSamplingSetConfig`.
     SetConfig = "CUpti_PmSampling_SetConfig_Params" {
         pPmSamplingObject: *mut c_void,
         configSize: usize,
@@ -148,15 +148,15 @@ params! {
     } to hwBufferAppendMode: i32
 }
 params! {
-    /// Of `cuptiPmSamplingStart`.
+    /// Parameters of `cuptiPmSamplingStart`.
     Start = "CUpti_PmSampling_Start_Params" {} to pPmSamplingObject: *mut c_void
 }
 params! {
-    /// Of `cuptiPmSamplingStop`.
+    /// Parameters of `cuptiPmSamplingStop`.
     Stop = "CUpti_PmSampling_Stop_Params" {} to pPmSamplingObject: *mut c_void
 }
 params! {
-    /// Of `cuptiPmSamplingDecodeData`.
+    /// Parameters of `cuptiPmSamplingDecodeData`.
     DecodeData = "CUpti_PmSampling_DecodeData_Params" {
         pPmSamplingObject: *mut c_void,
         pCounterDataImage: *mut u8,
@@ -165,7 +165,7 @@ params! {
     } to overflow: u8
 }
 params! {
-    /// Of `cuptiPmSamplingGetCounterDataSize`.
+    /// Parameters of `cuptiPmSamplingGetCounterDataSize`.
     GetCounterDataSize = "CUpti_PmSampling_GetCounterDataSize_Params" {
         pPmSamplingObject: *mut c_void,
         pMetricNames: *const *const c_char,
@@ -174,14 +174,14 @@ params! {
     } to counterDataSize: usize
 }
 params! {
-    /// Of `cuptiPmSamplingCounterDataImageInitialize`.
+    /// Parameters of `cuptiPmSamplingCounterDataImageInitialize`.
     CounterDataImageInitialize = "CUpti_PmSampling_CounterDataImage_Initialize_Params" {
         pPmSamplingObject: *mut c_void,
         counterDataSize: usize,
     } to pCounterData: *mut u8
 }
 params! {
-    /// Of `cuptiPmSamplingGetCounterDataInfo`.
+    /// Parameters of `cuptiPmSamplingGetCounterDataInfo`.
     GetCounterDataInfo = "CUpti_PmSampling_GetCounterDataInfo_Params" {
         pCounterDataImage: *const u8,
         counterDataImageSize: usize,
@@ -190,7 +190,7 @@ params! {
     } to numCompletedSamples: usize
 }
 params! {
-    /// Of `cuptiPmSamplingCounterDataGetSampleInfo`.
+    /// Parameters of `cuptiPmSamplingCounterDataGetSampleInfo`.
     GetSampleInfo = "CUpti_PmSampling_CounterData_GetSampleInfo_Params" {
         pPmSamplingObject: *mut c_void,
         pCounterDataImage: *const u8,

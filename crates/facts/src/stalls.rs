@@ -24,7 +24,7 @@ pub enum StallGroup {
     Instruction,
     /// A sleep that the program asked for.
     Sleep,
-    /// Everything else.
+    /// A reason that belongs to none of these, or that this tprof doesn't know.
     Other,
 }
 
@@ -102,7 +102,7 @@ const NOT_ISSUED: &str = "_not_issued";
 pub struct StallReason<'a> {
     /// The end of CUPTI's name: `long_scoreboard`.
     pub name: &'a str,
-    /// Its group.
+    /// The group to which tprof assigns it.
     pub group: StallGroup,
     /// What the warp waited for; `None` for a reason that this table doesn't have.
     pub waits_for: Option<&'static str>,

@@ -230,15 +230,21 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
         search.found.malloc_before |= object.find(search.malloc).is_some();
         return 0;
     }
-    let is_libc = object.find(b"__errno_location\0").is_some() || stands_in(info.path());
+    // Most libraries define none of the functions, and aren't asked this.
+    let mut known = None;
+    let mut is_libc = || {
+        *known.get_or_insert_with(|| {
+            object.find(b"__errno_location\0").is_some() || stands_in(info.path())
+        })
+    };
     for wanted in search.wanted {
         if wanted.address.load(Relaxed) != 0 {
             continue;
         }
         if let Some(address) = object.find(wanted.name) {
             match wanted.others {
-                Others::Skipped if !is_libc => continue,
-                Others::Marked(mark) if !is_libc => mark.store(1, Relaxed),
+                Others::Skipped if !is_libc() => continue,
+                Others::Marked(mark) if !is_libc() => mark.store(1, Relaxed),
                 _ => {}
             }
             wanted.address.store(address, Relaxed);

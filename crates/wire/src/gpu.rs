@@ -439,7 +439,7 @@ payload! {
             recorded,
         }
         narrow {
-            /// The device.
+            /// CUPTI's number of the device.
             device,
             /// CUPTI's number of the context.
             context,

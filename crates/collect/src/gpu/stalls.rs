@@ -76,7 +76,7 @@ enum Module {
     Saved(PathBuf),
     /// It has line information that could not be saved.
     Unsaved,
-    /// Its lines.
+    /// Its file was read, and these are its lines.
     Read(Box<CubinLines>),
     /// Its file could not be read.
     Unreadable,
@@ -103,6 +103,8 @@ pub struct Stalls {
     functions: Numbered,
     reasons: Numbered,
     modules: HashMap<u64, Module>,
+    /// Number of modules beyond the number that is kept.
+    forgotten: u64,
     /// Number of modules whose lines were read.
     modules_read: usize,
     totals: BTreeMap<(u32, u32), Totals>,
@@ -123,6 +125,7 @@ impl Stalls {
             functions: Numbered::default(),
             reasons: Numbered::default(),
             modules: HashMap::new(),
+            forgotten: 0,
             modules_read: 0,
             totals: BTreeMap::new(),
             unwritten_ns: (0, 0),
@@ -185,6 +188,11 @@ impl Stalls {
         let module = if saved.is_saved != 0 { Module::Saved(path) } else { Module::Unsaved };
         if self.modules.len() < 64 * MODULES {
             self.modules.insert(saved.number, module);
+        } else {
+            self.forgotten += 1;
+            if let Module::Saved(path) = module {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 
@@ -256,6 +264,7 @@ impl Stalls {
         let dropped = self.totals.values().map(|totals| totals.dropped).sum();
         let unread = |module: &&Module| matches!(module, Module::Unsaved | Module::Unreadable);
         let unread = self.modules.values().filter(unread).count() as u64;
+        let unread = unread + self.forgotten;
         for (what, why, count) in [
             (SAMPLES, "the device had no room for them", dropped),
             (SAMPLES, "names of their functions or reasons were lost", self.nameless),

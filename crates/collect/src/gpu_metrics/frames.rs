@@ -25,7 +25,7 @@ pub struct DeviceNews {
     pub why_not: Option<String>,
     /// CUPTI's name of the chip.
     pub chip: String,
-    /// CUPTI's version.
+    /// Version of CUPTI, as `cuptiGetVersion` returns it.
     pub cupti: u32,
     /// The sampled counters in the order of a sample's values, each with CUPTI's metric.
     pub metrics: Vec<(String, String)>,
@@ -47,7 +47,7 @@ pub struct DeviceNews {
 pub struct MetricsSample {
     /// Beginning, on CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
-    /// End, ns.
+    /// End, on the same clock, ns.
     pub end_ns: u64,
     /// A value for each sampled counter; not a number if there is none.
     pub values: Vec<f64>,
@@ -67,7 +67,7 @@ pub struct SampleBatch {
 pub enum SamplerFrame {
     /// What is new about a device.
     News(DeviceNews),
-    /// Samples.
+    /// Samples of one device.
     Samples(SampleBatch),
 }
 

@@ -63,7 +63,7 @@ pub(super) fn in_spans(
 /// is taken for one of the kind that is more frequent.
 fn loads_itself(rows: &[Sample], spans: &[(Interval, SpanPurpose)], cpu: &CpuTrace) -> bool {
     let (mut itself_ns, mut waiting_ns) = (0, 0);
-    for row in rows {
+    for row in rows.iter().filter(|row| row.state != ThreadState::Running) {
         let at = spans.partition_point(|(span, _)| span.end <= row.time_ns);
         let is_loading = spans.get(at).is_some_and(|(span, purpose)| {
             span.start <= row.time_ns && *purpose == SpanPurpose::DataLoad
@@ -74,7 +74,7 @@ fn loads_itself(rows: &[Sample], spans: &[(Interval, SpanPurpose)], cpu: &CpuTra
         let seen = place(row, cpu);
         if awaits_others(&seen) || seen.part == Part::Data && !seen.is_inline {
             waiting_ns += row.weight_ns;
-        } else if !seen.part.is_running() && shows_work(&seen) {
+        } else if shows_work(&seen) {
             itself_ns += row.weight_ns;
         }
     }

@@ -46,7 +46,8 @@ pub unsafe extern "C" fn number(code: *const c_void, bytes: usize, number: *mut 
     ring::ext(thread, ExtKind::Cubin, 0, thread.clock(), &saved.pack());
 }
 
-/// What the names of this process's files begin with: pids repeat in other namespaces.
+/// Returns a number that only this process's files have in their names. Its pid would not do, since
+/// processes of other namespaces have the same ones.
 fn key() -> u64 {
     state::WIPED.generation.load(Relaxed)
 }

@@ -131,7 +131,7 @@ pub fn forget() {
     IS_DETACHED.store(true, Release);
 }
 
-/// What is known of a device.
+/// Whether a device is sampled.
 enum State {
     /// Its context isn't sampled, and may be.
     Idle,

@@ -90,7 +90,7 @@ impl Drop for Host {
     }
 }
 
-/// What is collected of a device.
+/// The counters that a device collects, and CUPTI's image of their configuration.
 pub struct MetricsConfig {
     /// The object that computes the values.
     pub host: Host,

@@ -14,7 +14,7 @@ const TOO_OLD: &str = "this CUPTI has no PM sampling, which CUDA 12.6 and newer 
 /// A call of CUPTI's that failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CuptiError {
-    /// The result.
+    /// The code that the call returned.
     pub result: CUptiResult,
     /// Why, for people.
     pub why: String,
