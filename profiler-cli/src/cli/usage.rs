@@ -3,8 +3,8 @@
 use super::misplaced::misplaced;
 pub use super::unknown_command::unknown_command;
 use crate::cli;
-use crate::settings::listed;
-use crate::settings::table::{SETTINGS, Setting};
+use crate::settings::table::SETTINGS;
+use crate::settings::{Setting, listed};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 use tprof_ui::errors::{Failure, nearest};

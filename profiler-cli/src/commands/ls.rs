@@ -18,7 +18,8 @@ use tprof_ui::newest::{FoundRun, runs_in};
 use tprof_ui::paint;
 
 use crate::runs::contents::RunContents;
-use crate::terminal::page::{Form, Page, Table};
+use crate::terminal::page::{Form, Page};
+use crate::terminal::table::Table;
 
 /// Version of the JSON output.
 const LS_VERSION: u32 = 1;

@@ -1,6 +1,7 @@
 //! Builds the options of a command from the table of settings.
 
-use super::table::{SETTINGS, Setting, ValueKind};
+use super::setting::{Setting, ValueKind};
+use super::table::SETTINGS;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use std::ffi::OsString;
 

@@ -7,7 +7,8 @@
 use super::enabled::ENABLED;
 use super::given::{GivenValue, Source, variable};
 use super::options::RunOptions;
-use super::table::{OUTPUT, SETTINGS, Setting, find};
+use super::setting::Setting;
+use super::table::{OUTPUT, SETTINGS, find};
 use super::values;
 use crate::launch::libraries::LIBRARY_DIR;
 use std::collections::BTreeMap;

@@ -5,88 +5,18 @@
 //! this table; a new setting is one more entry.
 
 use super::events;
-use super::given::GivenValue;
-use super::resolved::Resolved;
+use super::gpu::{CUDA_CALLS, CUDA_GRAPHS, GPU_INTERVAL, GPU_METRICS, GPU_STALLS, NCCL};
 use super::schedule::{self, CAPTURE_ENDS, UNITS};
+use super::setting::{Group, Setting, ValueKind};
 use super::values::{
-    self, ACTIVITIES, CALL_SOURCES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS,
-    ON_FULL, ON_OR_OFF, OPERATOR_DETAILS, OVERHEADS, STACK_MODES, TABLE_CACHE_MODES, name_of,
+    self, ACTIVITIES, IF_EXISTS_MODES, MEM_MODES, ON_FULL, ON_OR_OFF, OPERATOR_DETAILS, OVERHEADS,
+    STACK_MODES, TABLE_CACHE_MODES, name_of,
 };
 use crate::launch::caches;
 use crate::runs::formats;
 use std::path::PathBuf;
-use tprof_collect::{GPU_INTERVALS, IfExists, MemMode, OnHang, RSS_INTERVALS};
+use tprof_collect::{IfExists, MemMode, OnHang, RSS_INTERVALS};
 use tprof_facts::units::{exact_duration, exact_size};
-use tprof_ui::errors::Failure;
-
-/// A setting of a run.
-#[derive(Debug)]
-pub struct Setting {
-    /// Name in the option and in the key.
-    pub name: &'static str,
-    /// Letter of the short option.
-    pub short: Option<char>,
-    /// Group in the help.
-    pub group: Group,
-    /// Help text. `{values}` in it is replaced by the list of values.
-    pub help: &'static str,
-    /// Kind of its value.
-    pub kind: ValueKind,
-    /// Parses a value, and stores it in the configuration.
-    pub set: fn(&mut Resolved, &GivenValue) -> Result<(), Failure>,
-    /// Formats the setting's value for `tprof.toml`; `None` if it is not set.
-    pub show: fn(&Resolved) -> Option<toml::Value>,
-}
-
-/// Group of settings in the help.
-#[derive(Debug, Clone, Copy)]
-pub enum Group {
-    /// What people need first.
-    First,
-    What,
-    When,
-    HowMuch,
-    Where,
-}
-
-impl Group {
-    /// Returns the heading in the help; `None` for the first group.
-    pub fn heading(self) -> Option<&'static str> {
-        match self {
-            Group::First => None,
-            Group::What => Some("What to record"),
-            Group::When => Some("When to record"),
-            Group::HowMuch => Some("How much to record"),
-            Group::Where => Some("Where files go"),
-        }
-    }
-}
-
-/// Kind of a setting's value.
-#[derive(Debug, Clone, Copy)]
-pub enum ValueKind {
-    /// True or false. The option without a value means true.
-    Switch,
-    /// Text that may be left out: its name in the help, and the value of the option without text.
-    Optional(&'static str, &'static str),
-    /// Path of a directory.
-    Directory,
-    /// Text: its name in the help, and the values that completions offer, if any.
-    Text(&'static str, fn() -> Vec<&'static str>),
-    /// A number: its name in the help. The parser accepts a negative number, so that tprof's own
-    /// error about it names the value.
-    Number(&'static str),
-}
-
-impl Setting {
-    /// Returns the possible values, if these can be listed.
-    pub fn values(&self) -> Vec<&'static str> {
-        match self.kind {
-            ValueKind::Text(_, values) => values(),
-            _ => Vec::new(),
-        }
-    }
-}
 
 /// All settings in the order of the help, those of a group together.
 pub const SETTINGS: [&Setting; 43] = [
@@ -274,51 +204,6 @@ pub static COUNTERS: Setting = Setting {
     },
 };
 
-/// How to record CUDA graphs.
-pub static CUDA_GRAPHS: Setting = Setting {
-    name: "cuda-graphs",
-    short: None,
-    group: Group::What,
-    help: "Record CUDA graphs as a whole or node by node: graph or node [default: graph]",
-    kind: ValueKind::Text("MODE", || values::names(&GRAPH_DETAILS)),
-    set: |resolved, given| {
-        resolved.config.cuda_graphs = values::one_of(given, &GRAPH_DETAILS)?;
-        Ok(())
-    },
-    show: |resolved| Some(name_of(resolved.config.cuda_graphs, &GRAPH_DETAILS).into()),
-};
-
-/// Which part of tprof records the CUDA calls that start work.
-pub static CUDA_CALLS: Setting = Setting {
-    name: "cuda-calls",
-    short: None,
-    group: Group::What,
-    help: "How to record calls that start GPU work: cupti, hooks (cheaper), or auto (cupti) [default: auto]",
-    kind: ValueKind::Text("MODE", || values::names(&CALL_SOURCES)),
-    set: |resolved, given| {
-        resolved.config.cuda_calls = values::one_of(given, &CALL_SOURCES)?;
-        Ok(())
-    },
-    show: |resolved| Some(name_of(resolved.config.cuda_calls, &CALL_SOURCES).into()),
-};
-
-/// Whether to sample the instructions of GPU kernels, and how often.
-pub static GPU_STALLS: Setting = Setting {
-    name: "gpu-stalls",
-    short: None,
-    group: Group::What,
-    help: "Sample why warps of GPU kernels stall, for `tprof report kernels --stalls`: off, on, or a period in cycles (2^5 to 2^31) [default: off; on is 2^20]",
-    kind: ValueKind::Optional("CYCLES", "on"),
-    set: |resolved, given| {
-        resolved.config.gpu_stalls = values::sampling_period(given)?;
-        Ok(())
-    },
-    show: |resolved| {
-        let period = |power| format!("2^{power}");
-        Some(resolved.config.gpu_stalls.map_or("off".to_owned(), period).into())
-    },
-};
-
 /// How to record PyTorch operators.
 pub static OPERATORS: Setting = Setting {
     name: "operators",
@@ -389,23 +274,6 @@ pub static IO: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.io, &ON_OR_OFF).into()),
 };
 
-/// Whether to sample the counters of devices.
-pub static GPU_METRICS: Setting = Setting {
-    name: "gpu-metrics",
-    short: None,
-    group: Group::What,
-    help: "Sample the counters of GPUs (CUDA 12.6, permission to read counters): off or the time between samples, 10us to 100ms [default: off]",
-    kind: ValueKind::Optional("TIME", "500us"),
-    set: |resolved, given| {
-        resolved.config.gpu_metrics = values::gpu_metrics(given)?;
-        Ok(())
-    },
-    show: |resolved| {
-        let every = resolved.config.gpu_metrics.map(exact_duration);
-        Some(every.unwrap_or_else(|| "off".to_owned()).into())
-    },
-};
-
 /// How the overhead of recording is determined.
 pub static OVERHEAD: Setting = Setting {
     name: "overhead",
@@ -432,26 +300,6 @@ pub static BUDGET: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(format!("{}%", resolved.config.budget_percent?).into()),
-};
-
-/// Which NCCL events to record in addition to its operations.
-pub static NCCL: Setting = Setting {
-    name: "nccl",
-    short: None,
-    group: Group::What,
-    help: "Also record NCCL events per channel: none, or a list of {values} [default: none]",
-    kind: ValueKind::Text("LIST", || values::names(&NCCL_EVENTS)),
-    set: |resolved, given| {
-        resolved.config.nccl = values::nccl_events(given)?;
-        Ok(())
-    },
-    show: |resolved| {
-        let events = &resolved.config.nccl;
-        Some(match events.is_empty() {
-            true => "none".into(),
-            false => events.iter().map(|event| event.name()).collect::<Vec<_>>().into(),
-        })
-    },
 };
 
 /// When the job counts as hanging, and what happens then.
@@ -509,20 +357,6 @@ pub static RSS_INTERVAL: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(exact_duration(resolved.config.rss_interval).into()),
-};
-
-/// Time between readings of GPUs.
-pub static GPU_INTERVAL: Setting = Setting {
-    name: "gpu-interval",
-    short: None,
-    group: Group::HowMuch,
-    help: "Time between GPU readings (NVML), 100ms to 1m [default: 500ms]; activity of units and energy up to 5 times as often",
-    kind: ValueKind::Number("TIME"),
-    set: |resolved, given| {
-        resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?;
-        Ok(())
-    },
-    show: |resolved| Some(exact_duration(resolved.config.gpu_interval).into()),
 };
 
 /// Size of the run in bytes at which recording stops.

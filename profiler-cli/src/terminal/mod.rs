@@ -6,3 +6,5 @@ mod markdown;
 pub mod page;
 pub mod progress;
 pub mod quote;
+pub mod table;
+mod wrap;

@@ -7,7 +7,8 @@ use tprof_findings::BUSY;
 
 use super::head::{self, Head};
 use super::plot;
-use crate::terminal::page::{self, Form, Page};
+use crate::terminal::page::{Form, Page};
+use crate::terminal::table;
 
 /// Largest number of reasons for missing values that are listed below a table.
 const MOST_REASONS: usize = 3;
@@ -77,7 +78,7 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
     let left = |column: &Column| matches!(column.unit, Unit::Text | Unit::Name);
     let headings: Vec<(&str, bool)> =
         shown.iter().map(|(_, column)| (column.heading, left(column))).collect();
-    let mut out = page::Table::aligned(&headings);
+    let mut out = table::Table::aligned(&headings);
     for (at, (_, column)) in shown.iter().enumerate() {
         if column.unit == Unit::Name {
             out = out.names(at);

@@ -8,7 +8,8 @@ use tprof_metrics::gpu::report_gpu::SampledGpu;
 use tprof_rank::base::names::short;
 use tprof_rank::base::reading::Reading;
 
-use crate::terminal::page::{Page, Table};
+use crate::terminal::page::Page;
+use crate::terminal::table::Table;
 
 /// Returns the ranks whose devices did work, with this work.
 fn of_ranks(report: &Report) -> Vec<(&Rank, &Gpu)> {

@@ -6,7 +6,8 @@ use tprof_facts::units::{bytes, count, duration};
 use tprof_rank::base::reading::Reading;
 
 use super::head::cell;
-use crate::terminal::page::{Page, Table};
+use crate::terminal::page::Page;
+use crate::terminal::table::Table;
 
 /// Returns the rank with the highest peak, or the first rank.
 pub fn highest_peak(report: &Report) -> Option<&Rank> {

@@ -9,7 +9,8 @@ use tprof_rank::base::reading::Reading;
 
 use super::head::{cell, plural};
 use super::{distinguish, frames};
-use crate::terminal::page::{Page, Table};
+use crate::terminal::page::Page;
+use crate::terminal::table::Table;
 
 /// Number of rows in a short list.
 const SHORT: usize = 5;

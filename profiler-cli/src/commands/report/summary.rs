@@ -11,7 +11,8 @@ use tprof_trace::run::misses_allocations;
 use super::head::{self, Head, plural, text_of};
 use super::{gpu, ranks, sites};
 use crate::terminal::commands;
-use crate::terminal::page::{Form, Page, Table};
+use crate::terminal::page::{Form, Page};
+use crate::terminal::table::Table;
 
 /// Processes that lasted less than the longest one / this are only counted.
 const LEAST_OF_LONGEST: u64 = 20;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::settings::sources::{from_flags, from_variables};
-use crate::settings::table;
+use crate::settings::{gpu, table};
 use std::path::Path;
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ fn the_printed_configuration_reads_back() {
         (&table::MAX_SIZE, Some("3G".into())),
         (&table::DELAY, Some("250ms".into())),
         (&table::RSS_INTERVAL, Some("1500ms".into())),
-        (&table::GPU_INTERVAL, Some("1m".into())),
+        (&gpu::GPU_INTERVAL, Some("1m".into())),
         (&table::PAUSED, Some("true".into())),
         (&table::EXPORT, Some("folded".into())),
     ]);
