@@ -131,7 +131,18 @@ cluster() {
         TPROF_TEST_MAKE=${TPROF_TEST_MAKE:-$target/debug/make-traces} scripts/test-cluster.sh --small
 }
 
+run_step() (
+    set -e
+    "$(echo "$step" | tr - _)"
+)
+
 all=$steps
+# In continuous integration, what a failed step printed is printed again at the end.
+logs=
+if [ -n "${CI:-}" ]; then
+    logs=$(mktemp -d)
+    trap 'rm -rf "$logs"' EXIT
+fi
 [ $# -eq 0 ] || steps=$*
 [ "$steps" != gate ] || steps=$gate
 began=$(date +%s)
@@ -148,11 +159,21 @@ for step in $steps; do
     at=$(date +%s)
     # In a condition, `set -e` would have no effect within the step.
     set +e
-    (
-        set -e
-        "$(echo "$step" | tr - _)"
-    )
-    status=$?
+    if [ -n "$logs" ]; then
+        # A pipe to `tee` would stay open as long as a process that a test left behind.
+        : >"$logs/$step"
+        sleep 86400 &
+        until_ended=$!
+        tail -n +1 -f --pid=$until_ended "$logs/$step" &
+        shown=$!
+        run_step >"$logs/$step" 2>&1
+        status=$?
+        kill $until_ended
+        wait $shown
+    else
+        run_step
+        status=$?
+    fi
     set -e
     if [ $status -eq 0 ]; then
         echo "== $step: ok, $(($(date +%s) - at)) s"
@@ -163,6 +184,12 @@ for step in $steps; do
     [ "$step" != build ] || break
 done
 if [ -n "$failed" ]; then
+    # What a step printed about its failure may lie thousands of lines above.
+    for step in ${logs:+$failed}; do
+        echo "== what \`$step\` printed last"
+        grep -A 6 -e ' panicked at ' -e '^error' "$logs/$step" | tail -n 60 || true
+        tail -n 25 "$logs/$step"
+    done
     echo "== failed:$failed" >&2
     exit 1
 fi

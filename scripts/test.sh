@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs all tests on a fresh machine; `scripts/test.sh gate` runs those that one runs before a commit. It installs what they need if it may (root and apt). Otherwise it prints what is
-# missing, and tests that miss it print so and pass, except in CI. It also installs the tools that must be able to read
-# exports. Then it checks everything.
+# Runs all tests on a fresh machine; `scripts/test.sh gate` runs those that one runs before a commit. It installs what
+# they need if it may (root and apt). Otherwise it prints what is missing, and tests that miss it print so and pass,
+# except in CI. It also installs the tools that must be able to read exports. Then it checks everything.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/test-deps.sh mpi ${CI:+spark}

@@ -93,7 +93,7 @@ class Flame(PageCase):
     def test_every_profile_and_measure_is_drawn(self):
         flame = self.flame()
         profiles = flame.run("document.querySelectorAll('#profile option').length")
-        self.assertEqual(profiles, 6)
+        self.assertEqual(profiles, 7)
         seen = set()
         for profile in range(profiles):
             flame.choose("#profile", str(profile))

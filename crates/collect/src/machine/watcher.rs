@@ -28,7 +28,7 @@ const RATES_PAUSE_NS: u64 = 10_000_000_000;
 /// Most network namespaces that are told, and most processes of each. They tell which ranks are in
 /// it.
 const MOST_TOLD: usize = 64;
-/// Readings of either kind may take at most one part in this many of the time.
+/// Readings of either kind may cost at most one part in this many of the time.
 const SHARE: u64 = 200;
 /// Longest wait for a line of the kernel's log.
 const WAIT: Duration = Duration::from_nanos(TRAFFIC_PAUSE_NS);
@@ -48,6 +48,7 @@ const TOO_MANY: &str = "more than 20 errors in 10 s";
 pub struct MachineWatcher {
     root: PathBuf,
     redact: bool,
+    has_ports: bool,
     log: Result<KernelLog, String>,
     clock: KernelClock,
     /// Time of the last reading of the log, ns.
@@ -86,6 +87,7 @@ impl MachineWatcher {
         MachineWatcher {
             root: root.to_owned(),
             redact,
+            has_ports: !network::ports(root).is_empty(),
             log,
             clock: KernelClock::default(),
             log_read_ns: sys::monotonic_ns(),
@@ -134,18 +136,30 @@ impl MachineWatcher {
         let has_lines = self.read_log(&mut messages);
         let now = sys::monotonic_ns();
         if now >= self.network_due_ns || is_last {
+            let clock = self.cost_clock();
+            let before_ns = clock();
             self.read_network(now, &mut messages);
-            let took_ns = sys::monotonic_ns().saturating_sub(now);
-            self.network_due_ns = now + PAUSE_NS.max(took_ns.saturating_mul(SHARE));
+            let cost_ns = clock().saturating_sub(before_ns);
+            self.network_due_ns = now + PAUSE_NS.max(cost_ns.saturating_mul(SHARE));
         }
         let now = sys::monotonic_ns();
         if now >= self.traffic_due_ns || is_last {
+            let clock = self.cost_clock();
+            let before_ns = clock();
             self.read_traffic(now, &mut messages);
-            let took_ns = sys::monotonic_ns().saturating_sub(now);
-            self.traffic_due_ns = now + TRAFFIC_PAUSE_NS.max(took_ns.saturating_mul(SHARE));
+            let cost_ns = clock().saturating_sub(before_ns);
+            self.traffic_due_ns = now + TRAFFIC_PAUSE_NS.max(cost_ns.saturating_mul(SHARE));
         }
         self.tell_facts(&mut messages);
         (messages, has_lines)
+    }
+
+    /// Returns the clock that measures what a reading costs. It is this thread's CPU time: on a busy
+    /// machine the thread may wait for a core longer than it reads, and readings would become rare just
+    /// then. A reading of InfiniBand ports counts as long as it lasts, because their adapter's firmware
+    /// may work for it.
+    fn cost_clock(&self) -> fn() -> u64 {
+        if self.has_ports { sys::monotonic_ns } else { sys::thread_cpu_ns }
     }
 
     fn read_log(&mut self, messages: &mut Vec<MachineMessage>) -> bool {
