@@ -135,14 +135,28 @@ fn the_thread_that_holds_a_lock_is_named_with_its_line() {
 
 #[test]
 fn the_file_or_peer_that_is_waited_for_is_named() {
-    for (way, what) in [("file", "/fifo "), ("socket", "What it waits for: socket ")] {
+    for (way, rule, what) in
+        [("file", "BlockingIo", "/fifo "), ("socket", "NetworkWait", "What it waits for: socket ")]
+    {
         for no_perf in [false, true] {
             let plant = Plant { no_perf, ..Plant::new(Python, way) };
             let Some(planted) = plant.run() else { return };
-            let text = planted.text("BlockingIo");
+            let text = planted.text(rule);
             assert!(text.contains(what), "{text}");
         }
     }
+}
+
+#[test]
+fn round_trips_to_a_peer_are_counted_with_their_answers() {
+    let Some(planted) = Planted::run("requests") else { return };
+    planted.is_found("NetworkWait", "socket", 0.1);
+    let text = planted.text("NetworkWait");
+    assert!(text.contains("What it waits for: socket 127.0.0.1:"), "{text}");
+    let requests = text.split(" requests had answers of ").next().unwrap().rsplit(' ').next();
+    // Those before the first sample lie outside of the judged time.
+    let requests: u64 = requests.unwrap().parse().unwrap_or_else(|_| panic!("{text}"));
+    assert!((380..=400).contains(&requests), "{text}");
 }
 
 #[test]
@@ -260,7 +274,7 @@ fn a_hot_line_of_rust_is_found() {
 #[test]
 fn a_line_of_rust_that_waits_for_a_peer_is_found() {
     let Some(planted) = Plant::new(Rust, "socket").run() else { return };
-    planted.is_found("BlockingIo", "socket", 0.1);
+    planted.is_found("NetworkWait", "socket", 0.1);
 }
 
 /// Runs two ranks of MPICH; `None` if it is not installed.
@@ -310,7 +324,7 @@ const CAUSES: [(Plant, &str); 25] = [
     (Plant::new(Python, "gil"), "GilContention"),
     (Plant::new(Python, "lock"), "LockContention"),
     (Plant::new(Python, "file"), "BlockingIo"),
-    (Plant::new(Python, "socket"), "BlockingIo"),
+    (Plant::new(Python, "socket"), "NetworkWait"),
     (Plant::new(Python, "imports"), "StartUp"),
     (Plant::new(Python, "gc"), "GcPauses"),
     (LEAK, "HeapGrowth"),
@@ -329,7 +343,7 @@ const CAUSES: [(Plant, &str); 25] = [
     (Plant::new(Cpp, "condition"), "HotFunction"),
     (Plant::new(Cpp, "mutex"), "LockContention"),
     (Plant::new(Rust, "hot"), "HotFunction"),
-    (Plant::new(Rust, "socket"), "BlockingIo"),
+    (Plant::new(Rust, "socket"), "NetworkWait"),
 ];
 
 #[test]
@@ -359,7 +373,7 @@ fn without_perf_events_causes_are_found_too() {
         ("data", "DataWait", "data"),
         ("lock", "LockContention", "lock"),
         ("file", "BlockingIo", "file_io"),
-        ("socket", "BlockingIo", "socket"),
+        ("socket", "NetworkWait", "socket"),
     ] {
         let Some(planted) = plant(way).run() else { return };
         planted.is_found(rule, key, 0.1);

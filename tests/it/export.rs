@@ -191,7 +191,7 @@ fn an_export_that_a_signal_ends_leaves_no_temporary_files() {
 
 /// Returns the sum of a measure over all nodes of a profile. `side` is `self`, or `self_before` for
 /// the run that is compared.
-fn flame_sum(profile: &Value, measure: usize, side: &str) -> u64 {
+pub fn flame_sum(profile: &Value, measure: usize, side: &str) -> u64 {
     let nodes = profile["nodes"].as_array().unwrap().iter();
     nodes.map(|node| node[side][measure].as_u64().unwrap()).sum()
 }

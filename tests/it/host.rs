@@ -61,7 +61,7 @@ fn waits_of_30_ms_for_a_peer_keep_their_line() {
     let Some(planted) = Planted::run("socket") else { return };
     planted.near(planted.part("socket"), "socket", 0.1);
     planted.near(planted.lines("victim_receives", "wait_ns", true), "socket", 0.1);
-    planted.is_found("BlockingIo", "socket", 0.1);
+    planted.is_found("NetworkWait", "socket", 0.1);
     planted.hardly(&["data", "gil", "file_io", "unknown"]);
 }
 

@@ -74,11 +74,12 @@ const OF_MACHINE: [&str; 2] = ["NoFreeCore", "StartUp"];
 /// The planted causes take more than half.
 const OF_LOAD: f64 = 0.2;
 /// Rules for causes that are planted only in other jobs.
-const OF_OTHERS: [&str; 9] = [
+const OF_OTHERS: [&str; 10] = [
     "DataWait",
     "GilContention",
     "LockContention",
     "BlockingIo",
+    "NetworkWait",
     "SyncCheckpoint",
     "CollectiveWait",
     "Stragglers",

@@ -251,6 +251,30 @@ def peer():
     expect(socket=WATCH.waited)
 
 
+def victim_requests(end):
+    end.sendall(b"?" * 40)
+    return end.recv(1 << 16)  # HERE requests
+
+
+def requests():
+    """Many small requests to another process, each of which waits for its answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        if (child := os.fork()) == 0:
+            theirs = server.accept()[0]
+            while theirs.recv(40):
+                time.sleep(0.002)
+                theirs.sendall(bytes(1024))
+            os._exit(0)
+        ours = socket.create_connection(server.getsockname())
+    received = 0
+    with WATCH:
+        for _ in range(400):
+            received += len(victim_requests(ours))
+    ours.close()
+    os.waitpid(child, 0)
+    expect(socket=WATCH.waited, received=received)
+
+
 def core():
     children = []
     for _ in range(0 if CALM else 2 * len(os.sched_getaffinity(0))):
@@ -592,6 +616,7 @@ WAYS = {
     "lock": lock,
     "file": file,
     "socket": peer,
+    "requests": requests,
     "core": core,
     "imports": imports,
     "gc": collected,

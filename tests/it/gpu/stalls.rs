@@ -2,6 +2,7 @@
 //! API adds known samples for each run of a kernel, and its log says which runs were sampled.
 
 use super::*;
+use crate::export::flame_sum;
 use tprof_tests::{document_with, profiled};
 
 const STALLS: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node", "--gpu-stalls"];
@@ -226,6 +227,35 @@ fn places_are_source_lines_where_the_module_has_them() {
     let relu = places.iter().find(|row| row["kernel"].as_str().unwrap().starts_with("relu("));
     assert_eq!(number(relu.unwrap(), "offset_bytes"), 0, "the module has no such function");
     assert_eq!(losses(&ran, "line tables", ""), 0);
+    // Exports have the same samples by kernel, place and reason.
+    let run = &ran.traced.run;
+    let words = ["export", "--to", "folded", "--weight", "stalls", "-o", "-"];
+    let folded = tprof(words).arg(run).run_in(run.parent().unwrap()).stdout;
+    let stacks: Vec<(Vec<&str>, u64)> = folded
+        .lines()
+        .map(|line| {
+            let (frames, samples) = line.rsplit_once(' ').unwrap();
+            (frames.split(';').rev().collect(), samples.parse().unwrap())
+        })
+        .collect();
+    let sum = |kernel: &str, of: &dyn Fn(&str, &str) -> bool| -> u64 {
+        let is_of = |frames: &[&str]| frames[2].starts_with(kernel) && of(frames[1], frames[0]);
+        stacks.iter().filter(|(frames, _)| is_of(frames)).map(|(_, samples)| samples).sum()
+    };
+    let is_line = |place: &str, _: &str| place.starts_with("kernel.c:");
+    assert_eq!(sum("gemm(", &is_line), 12 * runs(&ran, GEMM), "{folded}");
+    assert_eq!(sum("gemm(", &|_, why| why == "memory: long_scoreboard"), 6 * runs(&ran, GEMM));
+    assert_eq!(sum("relu(", &|place, _| place == "+0x0"), 4 * runs(&ran, RELU), "{folded}");
+    let job = tprof(["export", "--to", "flame", "--json"]).arg(run);
+    job.run_in(run.parent().unwrap()).expect_code(0);
+    let flame: Value =
+        serde_json::from_str(&std::fs::read_to_string(run.join("flame.json")).unwrap()).unwrap();
+    let profiles = flame["profiles"].as_array().unwrap();
+    let stalls = profiles.iter().find(|profile| profile["key"] == "stalls").unwrap();
+    let all = 12 * runs(&ran, GEMM) + 4 * runs(&ran, RELU);
+    assert_eq!(flame_sum(stalls, 0, "self"), all);
+    // `selected` and `not_selected` are no stalls.
+    assert_eq!(flame_sum(stalls, 1, "self"), 9 * runs(&ran, GEMM) + 3 * runs(&ran, RELU));
 }
 
 #[test]

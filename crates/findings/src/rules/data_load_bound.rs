@@ -9,6 +9,7 @@ use tprof_rank::samples::Part;
 use tprof_rank::{HostSpan, SpanPurpose};
 use tprof_trace::model::SpanKind;
 
+use super::file_part::{READS_EXPLAIN, is_explained};
 use crate::absent::SearchTarget;
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
@@ -32,7 +33,8 @@ impl Rule for DataLoadBound {
     fn about(&self) -> RuleAbout {
         RuleAbout {
             name: "DataLoadBound",
-            found_if: "at least 1 % of the window is late while a main thread loads data",
+            found_if: "at least 1 % of the window is late while a main thread loads data, unless \
+                 SmallReads, ReadTwice or SlowStorage explains half of it",
             gain: "min(time in these ranges or samples, late time); an estimate if by samples",
             needs: "ranges or samples of loading, where there is late time",
             remedy: "load in workers, prefetch, pin memory",
@@ -40,73 +42,81 @@ impl Rule for DataLoadBound {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        let spans = spans(scene);
-        let idle = scene.late.length();
-        // PyTorch records its own ranges even if the job was sampled, so check for samples first.
-        if !scene.has_device() && scene.host().is_some() {
-            return Verdict::nothing_to_judge("the job used no device: see DataWait");
-        }
-        if spans.is_empty() {
-            return match scene.sampled_loading().is_empty() {
-                false => judge_samples(scene),
-                true if scene.share(idle) < 0.01 => {
-                    Verdict::no_problem("the device hardly waits for the host")
-                }
-                true => Verdict::nothing_recorded(
-                    format!(
-                        "{}; {}",
-                        scene.none(&RANGE, scene.has_spans(&KINDS, SpanPurpose::DataLoad)),
-                        scene.none(&SAMPLE, scene.sampled_loading().is_recorded),
-                    ),
-                    "a range around the wait for the next batch: PyTorch's DataLoader has one; \
-                     else torch.profiler.record_function or an NVTX range named data_load",
-                ),
-            };
-        }
-        let loading = cover_of(scene, &spans);
-        let direct = scene.late.intersection(&loading);
-        if scene.share(direct.length()) < 0.01 {
-            return Verdict::no_problem(format!(
-                "loading takes {} {}; the device waits for {} of it",
-                duration(scene.per_step(loading.length())),
-                scene.per_step_word(),
-                duration(scene.per_step(direct.length())),
-            ));
-        }
-        let measure = direct.measure();
-        let mut names: Vec<(String, u64)> = Vec::new();
-        for span in &spans {
-            let name = scene.rank.name(span.name);
-            let length = measure.within(span.interval());
-            match names.iter_mut().find(|(known, _)| known == name) {
-                Some((_, sum)) => *sum += length,
-                None => names.push((name.to_owned(), length)),
+        match judge_loading(scene) {
+            Verdict::Found(found) if found.iter().all(|one| is_explained(scene, one.bound_ns)) => {
+                Verdict::no_problem(READS_EXPLAIN)
             }
+            verdict => verdict,
         }
-        names.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-        let lost = time(scene, direct.length());
-        let idle_or_busy =
-            if scene.has_device() { "The device is idle" } else { "The host is busy" };
-        let seen = format!(
-            "{idle_or_busy} for {lost} while a main thread loads data ({}, {} of host time): {}.",
-            times(scene, spans.len(), "ranges"),
-            duration(scene.per_step(loading.length())),
-            top(scene, &names, 2),
-        );
-        let places = spans.iter().map(|span| scene.span_place(span));
-        let waits = places.filter(|place| measure.within(place.interval) > 0);
-        Verdict::Found(vec![
-            scene
-                .finding("the job waits for the next batch")
-                .local()
-                .seen(seen)
-                .advice(ADVICE)
-                // Data that is ready in time saves at most the time that the host spends loading,
-                // and at most the time in which the device waits for the host.
-                .bound(loading.length().min(idle))
-                .at(waits),
-        ])
     }
+}
+
+fn judge_loading(scene: &Scene<'_>) -> Verdict {
+    let spans = spans(scene);
+    let idle = scene.late.length();
+    // PyTorch records its own ranges even if the job was sampled, so check for samples first.
+    if !scene.has_device() && scene.host().is_some() {
+        return Verdict::nothing_to_judge("the job used no device: see DataWait");
+    }
+    if spans.is_empty() {
+        return match scene.sampled_loading().is_empty() {
+            false => judge_samples(scene),
+            true if scene.share(idle) < 0.01 => {
+                Verdict::no_problem("the device hardly waits for the host")
+            }
+            true => Verdict::nothing_recorded(
+                format!(
+                    "{}; {}",
+                    scene.none(&RANGE, scene.has_spans(&KINDS, SpanPurpose::DataLoad)),
+                    scene.none(&SAMPLE, scene.sampled_loading().is_recorded),
+                ),
+                "a range around the wait for the next batch: PyTorch's DataLoader has one; \
+                     else torch.profiler.record_function or an NVTX range named data_load",
+            ),
+        };
+    }
+    let loading = cover_of(scene, &spans);
+    let direct = scene.late.intersection(&loading);
+    if scene.share(direct.length()) < 0.01 {
+        return Verdict::no_problem(format!(
+            "loading takes {} {}; the device waits for {} of it",
+            duration(scene.per_step(loading.length())),
+            scene.per_step_word(),
+            duration(scene.per_step(direct.length())),
+        ));
+    }
+    let measure = direct.measure();
+    let mut names: Vec<(String, u64)> = Vec::new();
+    for span in &spans {
+        let name = scene.rank.name(span.name);
+        let length = measure.within(span.interval());
+        match names.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += length,
+            None => names.push((name.to_owned(), length)),
+        }
+    }
+    names.sort_rows_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    let lost = time(scene, direct.length());
+    let idle_or_busy = if scene.has_device() { "The device is idle" } else { "The host is busy" };
+    let seen = format!(
+        "{idle_or_busy} for {lost} while a main thread loads data ({}, {} of host time): {}.",
+        times(scene, spans.len(), "ranges"),
+        duration(scene.per_step(loading.length())),
+        top(scene, &names, 2),
+    );
+    let places = spans.iter().map(|span| scene.span_place(span));
+    let waits = places.filter(|place| measure.within(place.interval) > 0);
+    Verdict::Found(vec![
+        scene
+            .finding("the job waits for the next batch")
+            .local()
+            .seen(seen)
+            .advice(ADVICE)
+            // Data that is ready in time saves at most the time that the host spends loading,
+            // and at most the time in which the device waits for the host.
+            .bound(loading.length().min(idle))
+            .at(waits),
+    ])
 }
 
 /// Judges by CPU samples in which a main thread has PyTorch's DataLoader on its stack.

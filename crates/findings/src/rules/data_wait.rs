@@ -7,6 +7,7 @@ use tprof_facts::units::{duration, percent};
 use tprof_metrics::host::{OtherCause, Place, RankHost, ThreadAtPlace, WallTime, WorkersTime};
 use tprof_rank::samples::Part;
 
+use super::file_part::{READS_EXPLAIN, is_explained};
 use super::host_part::{
     amount, at_places, finding_at, finding_in, host, is_found, modules, too_little, waited, widest,
     with_lines,
@@ -27,8 +28,8 @@ impl Rule for DataWait {
         RuleAbout {
             name: "DataWait",
             found_if: "without a device: at least 1 % of the driving thread's time is `data` of [`report \
-                 host`](#host), waiting for what others make; or a wait until workers have started \
-                 (subject `start of workers`)",
+                 host`](#host), waiting for what others make, unless SmallReads, ReadTwice or SlowStorage \
+                 explains half of it; or a wait until workers have started (subject `start of workers`)",
             gain: "`wall_ns` of the part; with a device no more than its idle time there",
             needs: "as HotFunction",
             remedy: "more workers, faster ones, or persistent ones",
@@ -49,12 +50,15 @@ impl Rule for DataWait {
         let all_ns: u64 = places.iter().map(|(_, time)| time.ns).sum();
         let starting_ns = host.workers.starting.length().min(all_ns);
         let starts_ns = starting_ns + host.for_start.length();
-        let made = is_found(host, all_ns - starting_ns)
+        let making_ns = all_ns - starting_ns;
+        let reads_explain = is_found(host, making_ns) && is_explained(scene, making_ns);
+        let made = (is_found(host, making_ns) && !reads_explain)
             .then(|| of_making(scene, host, &places, starting_ns));
         let starts = is_found(host, starts_ns).then(|| of_starting(scene, host, starts_ns));
         let found: Vec<Finding> = made.into_iter().chain(starts).collect();
         match found.is_empty() {
             false => Verdict::Found(found),
+            true if reads_explain => Verdict::no_problem(READS_EXPLAIN),
             true => too_little(host, all_ns + host.for_start.length(), "waiting for data"),
         }
     }

@@ -6,11 +6,19 @@ use tprof_metrics::host::RankHost;
 use tprof_rank::samples::Part;
 use tprof_trace::model::FileOperation;
 
+use super::read_twice::ReadTwice;
+use super::slow_storage::SlowStorage;
+use super::small_reads::SmallReads;
+use crate::rule::Rule;
 use crate::scene::Scene;
 use crate::verdict::Verdict;
 
 /// The share of the time of all calls from which on calls on a file are listed.
 const LEAST_SHOWN: f64 = 0.02;
+
+/// Why a wait for data isn't reported of which [`is_explained`] holds.
+pub(super) const READS_EXPLAIN: &str =
+    "it waits for data, and another finding says how they are read from files";
 
 /// Returns the calls on files, or a verdict with the reason why they aren't judged.
 pub(super) fn files<'s>(scene: &'s Scene<'_>) -> Result<&'s JudgedFiles, Verdict> {
@@ -39,6 +47,16 @@ pub(super) fn gain(
     let of_others = (time.others_ns / files.other_readers.max(1)).min(waits_ns);
     let ns = time.driving_ns.min(host.ledger.wall_ns) + of_others;
     if scene.has_device() { ns.min(scene.late.length()) } else { ns }
+}
+
+/// Whether a rule that says how files are read explains at least half of a wait for them, or for the
+/// data that other threads or processes make of them.
+pub(super) fn is_explained(scene: &Scene<'_>, ns: u64) -> bool {
+    let rules: [&dyn Rule; 3] = [&SmallReads, &ReadTwice, &SlowStorage];
+    rules.iter().any(|rule| match rule.judge(scene) {
+        Verdict::Found(found) => found.iter().any(|finding| finding.bound_ns * 2 >= ns),
+        _ => false,
+    })
 }
 
 /// Says how much of the time of reads is whose: `1.2 s of the driving thread and 7.5 s of 4 other

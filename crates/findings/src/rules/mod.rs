@@ -47,6 +47,7 @@ mod machine_load;
 mod memory_bound;
 mod memory_near_limit;
 mod modelled;
+mod network_wait;
 pub(super) mod no_free_core;
 mod odd_shapes;
 mod other_wait;
@@ -121,6 +122,7 @@ pub(super) const RULES: &[&dyn Rule] = &[
     &read_twice::ReadTwice,
     &slow_storage::SlowStorage,
     &blocking_io::BlockingIo,
+    &network_wait::NetworkWait,
     &sync_checkpoint::SyncCheckpoint,
     &collective_wait::CollectiveWait,
     &other_wait::OtherWait,

@@ -1,7 +1,8 @@
-//! Tests of SmallReads, ReadTwice, SlowStorage and BlockingIo on recorded calls on files.
+//! Tests of SmallReads, ReadTwice, SlowStorage, BlockingIo and NetworkWait on recorded calls on files.
 
 use tprof_trace::model::{FileCalls, FileKind, FileOperation, Sample, Thread, ThreadState};
 
+use super::host::add_stack;
 use super::job::{Job, MS, ask};
 use crate::outcome::Outcome;
 
@@ -19,7 +20,11 @@ struct FilesJob {
 
 impl FilesJob {
     fn new() -> FilesJob {
-        FilesJob { job: Job::new(1, LENGTH), samples: Vec::new(), calls: Vec::new() }
+        let mut job = Job::new(1, LENGTH);
+        let frames =
+            [["recv", "", "libc.so.6"], ["fetch", "load.c", "train"], ["main", "train.c", "train"]];
+        add_stack(&mut job, 1, &frames);
+        FilesJob { job, samples: Vec::new(), calls: Vec::new() }
     }
 
     fn wait(&mut self, from_ms: u64, ms: u64) {
@@ -29,6 +34,20 @@ impl FilesJob {
             weight_ns: ms * MS,
             ..Sample::default()
         });
+    }
+
+    /// Adds a wait for what the peer sends.
+    fn receives(&mut self, from_ms: u64, ms: u64) {
+        self.wait(from_ms, ms);
+        self.samples.last_mut().unwrap().stack = 1;
+    }
+
+    /// Adds calls on a socket.
+    fn on_socket(&mut self, operation: FileOperation, at_ms: u64, calls: u64, bytes: u64) {
+        let row = FileCalls { calls, bytes, busy_ns: MS, ..FileCalls::default() };
+        self.calls("10.0.0.5:9000", operation, at_ms, row);
+        let row = self.calls.last_mut().unwrap();
+        (row.kind, row.file_system) = (FileKind::Socket, self.job.fixture.name(""));
     }
 
     /// Adds calls of one operation on one file.
@@ -237,4 +256,51 @@ fn waits_that_small_reads_explain_are_reported_once() {
     made.reads("/data/a.bin", 1000, 10_000, 50 * MIB, 2000, 0);
     let outcome = made.asked("BlockingIo");
     assert!(outcome.found.is_empty() && outcome.no_problem.is_some(), "{outcome:?}");
+}
+
+fn waits_for_a_peer(requests: u64, received: u64, connections: u64) -> (String, String) {
+    let mut made = FilesJob::new();
+    made.receives(1000, 4000);
+    for (operation, calls, bytes) in [
+        (FileOperation::Connect, connections, 0),
+        (FileOperation::Write, requests, requests * 40),
+        (FileOperation::Read, requests, received),
+    ] {
+        made.on_socket(operation, 1000, calls, bytes);
+    }
+    let outcome = made.asked("NetworkWait");
+    let [(finding, _)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((finding.subject.as_str(), finding.bound_ns), ("peers", 4000 * MS));
+    assert!(finding.seen.contains("fetch (load.c:3)"), "{}", finding.seen);
+    (finding.seen.clone(), finding.advice.to_string())
+}
+
+#[test]
+fn many_small_answers_of_a_peer_are_told_from_large_ones() {
+    let (seen, advice) = waits_for_a_peer(2000, 2000 * 1024, 1);
+    let expected = "2,000 requests had answers of 1.0 KiB on average, and each took 2.0 ms.";
+    assert!(seen.contains(expected) && !seen.contains("connected 1 times"), "{seen}");
+    assert!(advice.contains("in one request"), "{advice}");
+    let (seen, advice) = waits_for_a_peer(10, 100 * MIB, 1);
+    assert!(!seen.contains("requests had") && seen.contains("of 10.0.0.5:9000"), "{seen}");
+    assert!(advice.contains("the peer may be slow"), "{advice}");
+}
+
+#[test]
+fn a_connection_for_each_request_is_named() {
+    let (seen, advice) = waits_for_a_peer(50, 50 * MIB, 50);
+    assert!(seen.contains("It connected 50 times for 50 requests."), "{seen}");
+    assert!(advice.contains("keep-alive"), "{advice}");
+}
+
+#[test]
+fn waits_for_peers_are_no_waits_for_files() {
+    let mut made = FilesJob::new();
+    made.receives(1000, 4000);
+    let outcome = made.asked("BlockingIo");
+    assert!(outcome.found.is_empty(), "{outcome:?}");
+    let mut made = FilesJob::new();
+    made.wait(1000, 4000);
+    let outcome = made.asked("NetworkWait");
+    assert!(outcome.found.is_empty(), "{outcome:?}");
 }

@@ -297,7 +297,7 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
 }
 
 /// Adds a stack, the innermost frame first. A frame has the names of its function, file and module.
-fn add_stack(job: &mut Job, stack: u32, functions: &[[&str; 3]]) {
+pub(super) fn add_stack(job: &mut Job, stack: u32, functions: &[[&str; 3]]) {
     let frames: Vec<u64> =
         (0..functions.len()).map(|at| u64::from(stack) * 16 + at as u64).collect();
     for (&address, names) in frames.iter().zip(functions) {
@@ -353,7 +353,7 @@ fn mpi_init_is_part_of_start_up() {
     assert!(found.seen.contains("until MPI_Init returns"), "{}", found.seen);
     let collectives = ask(&file, "CollectiveWait");
     assert_eq!(collectives.found[0].0.bound_ns, 200 * MS);
-    assert!(ask(&file, "BlockingIo").found.is_empty());
+    assert!(ask(&file, "NetworkWait").found.is_empty());
 }
 
 /// Builds a job of four steps of 100 ms that begins with 600 ms of imports. In the first

@@ -1,7 +1,9 @@
 //! Tests of DataWait in three situations: other processes run beside the workers, workers are still
 //! starting, and one worker has all the work.
 
-use tprof_trace::model::{Process, Sample, Stack, Symbol, Thread, ThreadState};
+use tprof_trace::model::{
+    FileCalls, FileKind, FileOperation, Process, Sample, Stack, Symbol, Thread, ThreadState,
+};
 
 use super::job::{Job, MS, ask};
 use crate::outcome::Outcome;
@@ -113,6 +115,26 @@ impl WorkersJob {
         for at in 0..ITEMS * ITEM / period {
             self.wait(process, stack, ThreadState::Poll, at * period, period - MS / 20);
         }
+    }
+
+    /// Adds reads of many small files by a process.
+    fn reads_files(&mut self, process: u32, ms: u64) {
+        let [file, file_system] =
+            ["/data/*.jpg", "ext4 at / (/dev/vda)"].map(|text| self.job.fixture.name(text));
+        let mut reads = vec![FileCalls {
+            process,
+            thread: process,
+            file,
+            file_system,
+            kind: FileKind::File,
+            operation: FileOperation::Read,
+            calls: 5_000,
+            bytes: 5_000 << 10,
+            busy_ns: ms * MS,
+            duration_ns: ITEMS * ITEM,
+            ..FileCalls::default()
+        }];
+        self.job.fixture.writer.write(&mut reads).unwrap();
     }
 
     fn asked(mut self) -> Outcome {
@@ -272,4 +294,19 @@ fn what_a_pool_computes_is_not_called_data() {
     assert!(advice.contains("simulates") && !advice.contains("DataLoader"), "{advice}");
     let (what_of_queue, _) = what(&[("Queue.get", QUEUES), ("main", "/me/train.py")]);
     assert_eq!(what_of_queue, "the job waits for its next data");
+}
+
+#[test]
+fn a_wait_for_data_that_workers_read_in_small_pieces_is_left_to_the_rule_on_reads() {
+    let made = |ms| {
+        let mut made = WorkersJob::new();
+        made.process(1, 0);
+        let stack = made.stack(1, &[("load", "/me/data.py"), BOOT]);
+        made.ran(1, stack, 0, ITEMS * ITEM);
+        made.reads_files(1, ms);
+        made.asked()
+    };
+    let explained = made(ITEMS * WAITS / MS * 3 / 4);
+    assert!(explained.found.is_empty() && explained.no_problem.is_some(), "{explained:?}");
+    assert_eq!(made(ITEMS * WAITS / MS / 4).found.len(), 1);
 }

@@ -15,11 +15,15 @@ pub fn forget_patience() {
     PATIENCE.store(0, Relaxed);
 }
 
-/// Asks the collector for a fresh module table and waits for the answer. Returns false if no answer
-/// came. If a pc stays unknown, the collector is asked again only after the table has changed or
+/// Asks the collector for a fresh module table and waits for the answer, at most [`ANSWER_NS`].
+/// Returns false if no answer came. If a pc stays unknown, the collector is asked again only after the table has changed or
 /// after a pause, which grows exponentially. During the pause, this waits for the answer to the
 /// last question of any thread instead.
 pub fn ask(thread: &Thread) -> bool {
+    ask_for(thread, ANSWER_NS)
+}
+
+fn ask_for(thread: &Thread, most_ns: u64) -> bool {
     let Some(header) = state::header() else { return false };
     if thread.is_quiet() {
         return false;
@@ -30,12 +34,12 @@ pub fn ask(thread: &Thread) -> bool {
     // are the exponent.
     let (not_before, exponent) = (packed >> 8, packed & 0xff);
     if now / 1000 < not_before {
-        return wait_for_answer(thread, now, header.modules_wanted.load(Acquire));
+        return wait_for_answer(thread, now, header.modules_wanted.load(Acquire), most_ns);
     }
     let next = now / 1000 + (1000 << exponent.min(12));
     PATIENCE.store(next << 8 | (exponent + 1).min(12), Relaxed);
     let question = ask_at_once(thread, header);
-    wait_for_answer(thread, now, question)
+    wait_for_answer(thread, now, question, most_ns)
 }
 
 /// Asks without waiting, and returns the question's number. A thread that waits for the answer will
@@ -60,7 +64,7 @@ pub fn is_answered(header: &RegionHeader, question: u32) -> bool {
 
 /// Waits for the answer to a question. The maximum waiting time begins now.
 pub fn wait_for(thread: &Thread, question: u32) -> bool {
-    wait_for_answer(thread, sys::monotonic_ns(), question)
+    wait_for_answer(thread, sys::monotonic_ns(), question, ANSWER_NS)
 }
 
 /// Asks, without waiting, for the tables that are marked as wanted. The collector sees the question
@@ -71,18 +75,22 @@ pub fn post() {
     }
 }
 
-/// Like [`ask`], for mappings that are not in the module table.
-pub fn ask_for_mappings(thread: &Thread) -> bool {
+/// Like [`ask`], for mappings that are not in the module table. If the thread can walk its stack
+/// without the answer, it waits for [`NAMES_NS`] at most.
+pub fn ask_for_mappings(thread: &Thread, can_walk: bool) -> bool {
     if let Some(header) = state::header() {
         header.maps_wanted.fetch_add(1, Release);
     }
-    ask(thread)
+    ask_for(thread, if can_walk { NAMES_NS } else { ANSWER_NS })
 }
 
 /// Maximum wait for an answer, in ns, as long as answers arrive. A live collector answers within a
 /// millisecond. On a machine with far more runnable threads than cores, more than a hundred
 /// milliseconds were measured.
 const ANSWER_NS: u64 = 1_000_000_000;
+/// Maximum wait, in ns, for an answer that only names need, and only those of code that is unloaded
+/// before the collector has read the mappings.
+const NAMES_NS: u64 = 5_000_000;
 /// Number of consecutive questions without an answer. For each, the maximum wait is a quarter of
 /// the wait before. So a collector that runs but doesn't answer delays a thread by at most 1.4 s in
 /// all. Threads don't wait at all for a stalled collector.
@@ -90,12 +98,12 @@ static SILENCES: AtomicU64 = AtomicU64::new(0);
 
 /// Waits a limited time for the answer to a question, or not at all under `--on-full drop`. Returns
 /// false if no answer came.
-fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
+fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32, most_ns: u64) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };
     if is_answered(header, question) || header.wait_on_full.load(Relaxed) == 0 {
         return is_answered(header, question);
     }
-    let bound = ANSWER_NS >> (2 * SILENCES.load(Relaxed)).min(30);
+    let bound = most_ns >> (2 * SILENCES.load(Relaxed)).min(30);
     let began = thread.clock();
     let mut rounds = 0;
     let came = loop {

@@ -37,7 +37,7 @@ pub fn know_code(thread: &Thread, walk: &Walk) {
     for pc in walk.frames.iter().take(walk.len).map(|frame| frame.wrapping_sub(1)) {
         let is_unknown = || matches!(search(pc, quiet, false), RowSearch::Unknown);
         let is_code = || !loaded_rows::can_find() || loaded_rows::find(pc).is_some();
-        if is_unknown() && is_code() && ask_for_mappings(thread) && !is_unknown() {
+        if is_unknown() && is_code() && ask_for_mappings(thread, true) && !is_unknown() {
             forget_patience();
         }
     }

@@ -267,8 +267,9 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
                 }
             }
             RowSearch::Unknown => {
-                if !ask_for_mappings(thread) {
-                    return LATER;
+                let local = loaded_rows::find(pc);
+                if !ask_for_mappings(thread, local.is_some()) {
+                    return local.map_or(LATER, |(row, _)| (row, false));
                 }
                 match search(pc, quiet, false) {
                     RowSearch::Unknown => return (Row::NONE, false),

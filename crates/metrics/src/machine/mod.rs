@@ -12,6 +12,8 @@ use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 pub(crate) use network_table::{FOREIGN_RATE, NO_RATE};
 pub(crate) use traffic::{FileTraffic, HostTraffic};
 
+pub use traffic::{LineUse, fullest_line};
+
 pub use errors::{CounterKey, MachineErrors, Rise, TimedError, Totals, UNCORRECTED};
 
 /// Registers the report, for the list of kinds.

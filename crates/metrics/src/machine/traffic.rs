@@ -62,6 +62,57 @@ impl FileTraffic {
     }
 }
 
+/// How much of what an interface or port can carry it carried at some time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineUse {
+    /// Name of the interface or port.
+    pub place: String,
+    /// Bytes a second in the direction with more bytes.
+    pub bytes_per_s: f64,
+    /// Bytes a second that it can carry in each direction.
+    pub line_bytes_per_s: f64,
+}
+
+impl LineUse {
+    /// Returns the used share.
+    pub fn share(&self) -> f64 {
+        self.bytes_per_s / self.line_bytes_per_s
+    }
+}
+
+/// Returns the interface or port of a rank's host whose line rate was used most at some time, by all
+/// programs. Returns `None` if no line rate is known, bytes were not read throughout that time, or
+/// the rank is in a network namespace of its own, whose line rates aren't read.
+pub fn fullest_line(rank: &RankTrace<'_>, time: &Cover) -> Option<LineUse> {
+    let traffic = FileTraffic::of(rank);
+    traffic.namespaces.is_empty().then(|| traffic.fullest_line(time)).flatten()
+}
+
+impl FileTraffic {
+    fn fullest_line(&self, time: &Cover) -> Option<LineUse> {
+        let span = time.span()?;
+        let uses = self.totals.iter().filter_map(|(name, totals)| {
+            let at_place = place(name)?;
+            let line_bytes_per_s = self.facts.as_ref()?["line_rates"][at_place].as_f64()?;
+            let is_bytes = [
+                counter::NETWORK_RECEIVED_BYTES,
+                counter::NETWORK_SENT_BYTES,
+                counter::INFINIBAND_RECEIVED_BYTES,
+                counter::INFINIBAND_SENT_BYTES,
+            ]
+            .contains(&quantity(name));
+            // A counter that doesn't change any more has no further rows.
+            let is_read = totals.first_key_value().is_some_and(|(first, _)| *first <= span.start);
+            (is_bytes && is_read && line_bytes_per_s > 0.0).then(|| LineUse {
+                place: at_place.to_owned(),
+                bytes_per_s: within(totals, time) / time.length().max(1) as f64 * 1e9,
+                line_bytes_per_s,
+            })
+        });
+        uses.max_by(|a, b| a.share().total_cmp(&b.share()))
+    }
+}
+
 /// The readings of a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostTraffic {
@@ -231,8 +282,7 @@ impl HostTraffic {
         if time.span().is_none_or(|span| span.start < first_ns) {
             return Err(READ_LATE);
         }
-        let within = time.parts().iter().map(|part| at(totals, part.end) - at(totals, part.start));
-        Ok(within.sum::<f64>() / steps as f64)
+        Ok(within(totals, &time) / steps as f64)
     }
 
     /// Returns the highest rate between readings.
@@ -258,6 +308,11 @@ impl HostTraffic {
     }
 }
 
+/// Returns how far a total rose within some time.
+fn within(totals: &Totals, time: &Cover) -> f64 {
+    time.parts().iter().map(|part| at(totals, part.end) - at(totals, part.start)).sum()
+}
+
 /// Returns the total at a time.
 fn at(totals: &Totals, time_ns: u64) -> f64 {
     let before = totals.range(..=time_ns).next_back();
@@ -268,6 +323,26 @@ fn at(totals: &Totals, time_ns: u64) -> f64 {
         }
         (Some((_, total)), _) | (None, Some((_, total))) => *total,
         (None, None) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_rank::base::intervals::Interval;
+
+    #[test]
+    fn the_line_that_is_used_most_is_found_for_the_time_in_question() {
+        let traffic = FileTraffic::example(18_000.0);
+        let between = |from, to| traffic.fullest_line(&Cover::of([Interval::new(from, to)]));
+        let of_second_tenth = between(100_000_000, 200_000_000).unwrap();
+        assert_eq!(of_second_tenth.place, "eth0");
+        assert!((of_second_tenth.bytes_per_s - 9000.0).abs() < 1e-6);
+        assert!((of_second_tenth.share() - 0.5).abs() < 1e-9);
+        assert!((between(0, 100_000_000).unwrap().share() - 1000.0 / 18_000.0).abs() < 1e-9);
+        assert_eq!(traffic.fullest_line(&Cover::default()), None);
+        let unknown = FileTraffic { facts: None, ..traffic.clone() };
+        assert_eq!(unknown.fullest_line(&Cover::of([Interval::new(0, 1)])), None);
     }
 }
 
