@@ -5,7 +5,7 @@ use crate::block::Thread;
 use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
 use crate::required_syscalls::{self, ForbiddenClasses};
 use crate::seccomp::{CallClass, is_forbidden};
-use crate::{agent_link, gate, ring, stacks, state, sys, thread_notes, tls_owner};
+use crate::{agent_link, gate, ring, stacks, state, sys, thread_notes, tls_owner, unwind};
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::mem_mode;
 use tprof_wire::sync::Ordering::*;
@@ -40,7 +40,17 @@ pub fn process_exit(status: i32, how: u64) {
     if !state::is_attached() {
         return;
     }
+    code_goes();
     record(ExtKind::ProcessExit, 0, &[status as u32 as u64, how]);
+}
+
+/// Called before code goes away, whose names the collector may not know yet.
+pub fn code_goes() {
+    if state::is_attached()
+        && let Some(thread) = gate::recording_if_own()
+    {
+        unwind::wait_for_owed_names(thread);
+    }
 }
 
 /// Records that `fork` returned the pid `child`; `clock` was read before the call.
@@ -77,6 +87,9 @@ pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     let parent = if quiet { 0 } else { sys::parent_pid() };
     payload[0] = if spawn { 0 } else { u64::from(pid) };
     let child = !spawn && pid != state::PID.load(Relaxed);
+    if !spawn && !child {
+        code_goes();
+    }
     payload[1] = verdict as u64 | u64::from(child) << 8 | u64::from(parent) << 32;
     let kept = path.get(path.len().saturating_sub(MOST)..).unwrap_or(path);
     for (word, bytes) in payload.iter_mut().skip(2).zip(kept.chunks(8)) {

@@ -12,11 +12,12 @@ use crate::{real, table};
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
-use tprof_inject::{kernels, operators, python, unloading, unwind};
+use tprof_inject::{kernels, lifecycle, operators, python, unloading, unwind};
 
 /// Interposes libc's `dlclose`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    lifecycle::code_goes();
     let unloading = unloading::begin();
     unwind::let_readers_leave();
     let error = real!(DLCLOSE(handle) as fn(*mut c_void) -> c_int, else -1);

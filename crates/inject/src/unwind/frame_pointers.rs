@@ -1,6 +1,6 @@
 //! Walks a stack by frame pointers only (`--stacks fp`).
 
-use super::ask::{ask_for_mappings, forget_patience};
+use super::ask::{Answer, ask_for_mappings, forget_patience};
 use super::frames::{HashSoFar, Walk, outermost};
 use super::stack_bounds::{ReadableSp, within};
 use super::tables::{RowSearch, search};
@@ -37,7 +37,11 @@ pub fn know_code(thread: &Thread, walk: &Walk) {
     for pc in walk.frames.iter().take(walk.len).map(|frame| frame.wrapping_sub(1)) {
         let is_unknown = || matches!(search(pc, quiet, false), RowSearch::Unknown);
         let is_code = || !loaded_rows::can_find() || loaded_rows::find(pc).is_some();
-        if is_unknown() && is_code() && ask_for_mappings(thread, true) && !is_unknown() {
+        if is_unknown()
+            && is_code()
+            && ask_for_mappings(thread, true) == Answer::Came
+            && !is_unknown()
+        {
             forget_patience();
         }
     }

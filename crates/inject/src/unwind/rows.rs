@@ -1,6 +1,6 @@
 //! Finds the unwind row of a return address, and caches it in a table (the memo).
 
-use super::ask::{ask, ask_for_mappings, forget_patience, post};
+use super::ask::{Answer, ask, ask_for_mappings, begin_in_child, forget_patience, post};
 use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
 use super::tables::{RowSearch, search};
 use super::{loaded_rows, mappings};
@@ -47,9 +47,12 @@ static MAX_KEPT: AtomicU32 = AtomicU32::new(0);
 static CODE: AtomicU64 = AtomicU64::new(0);
 
 /// Called before the first stack, and in each forked child.
-pub fn prepare() {
+pub fn prepare(is_forked: bool) {
     loaded_rows::prepare();
-    mappings::begin();
+    if is_forked {
+        mappings::begin();
+        begin_in_child();
+    }
 }
 
 /// Maps the memo if it isn't mapped yet.
@@ -268,8 +271,10 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
             }
             RowSearch::Unknown => {
                 let local = loaded_rows::find(pc);
-                if !ask_for_mappings(thread, local.is_some()) {
-                    return local.map_or(LATER, |(row, _)| (row, false));
+                match (ask_for_mappings(thread, local.is_some()), local) {
+                    (Answer::Came, _) => {}
+                    (Answer::Owed, Some((row, _))) => return (row, false),
+                    _ => return LATER,
                 }
                 match search(pc, quiet, false) {
                     RowSearch::Unknown => return (Row::NONE, false),
