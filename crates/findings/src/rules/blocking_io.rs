@@ -85,7 +85,7 @@ impl Rule for BlockingIo {
             let ns = left(Part::FileIo) + left(Part::Socket);
             let saving_ns = saving(Part::FileIo) + saving(Part::Socket);
             return match is_found(host, saving_ns) {
-                true => too_little(host, ns, "waiting for files and peers, but to save,"),
+                true => too_little(host, ns, "waiting for files and peers, except to save,"),
                 false => too_little(host, ns, "waiting for files and peers"),
             };
         }
