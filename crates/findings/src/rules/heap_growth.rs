@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use tprof_facts::frames::Layer;
+use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, counted, duration};
 use tprof_metrics::memory::growth::Growth;
 use tprof_metrics::memory::growth_at;
@@ -128,20 +129,18 @@ fn seen(
     };
     let most = match (site, growth.sites.len()) {
         (None, _) => String::new(),
-        (Some((line, of)), 1) => format!(" It is allocated by {}: {}.", line.function, bytes(*of)),
+        (Some((line, of)), 1) => {
+            format!(" It is allocated by {}: {}.", in_sentence(&line.function), bytes(*of))
+        }
         (Some((line, of)), sites) => format!(
             " It is allocated at {}, each with more live bytes at the end; most of it by {}: {}.",
             counted(sites as u64, "call stack", "call stacks"),
-            line.function,
+            in_sentence(&line.function),
             bytes(*of)
         ),
     };
     let likely = match likely {
-        Some(line) => format!(
-            " CPU samples in the same functions are below {} ({}).",
-            line.function,
-            line.shown()
-        ),
+        Some(line) => format!(" CPU samples in the same functions are below {}.", line.named()),
         None => String::new(),
     };
     format!(
