@@ -217,7 +217,7 @@ fn a_contended_mutex_is_a_lock_with_its_holder() {
     planted.is_found("LockContention", "lock", 0.1);
     let line = planted.line_with("HELD").unwrap();
     let text = planted.text("LockContention");
-    assert!(text.contains(&format!("victim_holds(double) (planted_threads.cpp:{line})")), "{text}");
+    assert!(text.contains(&format!("victim_holds() (planted_threads.cpp:{line})")), "{text}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub(super) const Z: f64 = 1.96;
 /// The kinds of names by which the hosts of two sides are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostNameKind {
-    /// CPU time of functions, including code that was inlined into them.
+    /// CPU time of functions, inlined ones among them.
     Function,
     /// CPU time of Python functions, including the native code that they call.
     Python,

@@ -213,8 +213,7 @@ impl HostActivity {
             let thread = threads.entry(stretch.thread).or_default();
             thread.0 = stretch.process;
             thread.1.add(Amount { count: 0.0, ..amount });
-            let Some(innermost) = stretch.stack.get(stretch.inlined).or(stretch.stack.first())
-            else {
+            let Some(innermost) = stretch.stack.first() else {
                 continue;
             };
             sums.entry((HostNameKind::Function, *innermost)).or_default().add(amount);

@@ -50,7 +50,7 @@ const SHOWN: [TableWords; 9] = [
         sort: HostNameKind::Function,
         key: "cpu_functions",
         title: "CPU time of functions",
-        about: "self time, inlined code included",
+        about: "self time",
         counted: ["", ""],
     },
     TableWords {

@@ -232,12 +232,21 @@ pub struct Column {
     /// Whether text shows times since the beginning as coarsely as durations: `1 h 12 min`.
     /// Otherwise they have all digits that steps need to differ.
     pub coarse: bool,
+    /// Whether the values are names of functions, whose parameters text leaves out.
+    pub is_of_functions: bool,
 }
 
 impl Column {
     /// A column that is always shown.
     pub const fn new(key: &'static str, heading: &'static str, unit: Unit) -> Column {
-        Column { key, heading, unit, signed: false, coarse: false }
+        Column { key, heading, unit, signed: false, coarse: false, is_of_functions: false }
+    }
+
+    /// A column of functions, or of places and stacks that begin with one. Text leaves out the
+    /// parameters unless they tell overloads apart, so that a function has the same name in each
+    /// table, however wide the column is.
+    pub const fn functions(key: &'static str, heading: &'static str) -> Column {
+        Column { is_of_functions: true, ..Column::new(key, heading, Unit::Name) }
     }
 
     /// The device of each row. It is displayed if a device other than the first one of its process
@@ -249,17 +258,24 @@ impl Column {
 
     /// A column of changes that is always shown.
     pub const fn change(key: &'static str, heading: &'static str, unit: Unit) -> Column {
-        Column { key, heading, unit, signed: true, coarse: false }
+        Column { key, heading, unit, signed: true, coarse: false, is_of_functions: false }
     }
 
     /// A column of times since the beginning that lie far apart, and are read as durations are.
     pub const fn coarse_time(key: &'static str, heading: &'static str) -> Column {
-        Column { key, heading, unit: Unit::Time, signed: false, coarse: true }
+        Column {
+            key,
+            heading,
+            unit: Unit::Time,
+            signed: false,
+            coarse: true,
+            is_of_functions: false,
+        }
     }
 
     /// A column that only JSON and CSV have.
     pub const fn data(key: &'static str, unit: Unit) -> Column {
-        Column { key, heading: "", unit, signed: false, coarse: false }
+        Column { key, heading: "", unit, signed: false, coarse: false, is_of_functions: false }
     }
 }
 

@@ -5,13 +5,30 @@ use crate::labels::base_name;
 /// Longest name in a sentence, in characters: about a line of a page.
 const LONGEST: usize = 56;
 
-/// Returns a function's name for a sentence. If the name is long, the arguments of its templates
-/// and calls are replaced, as in `contains(..)`.
+/// Returns a function's name for a sentence: without parameters, as tables have it. If the name is
+/// long, the arguments of its templates are replaced, as in `fill<..>()`.
 pub fn in_sentence(function: &str) -> String {
-    match function.chars().count() > LONGEST {
-        true => without_arguments(&function.replace("(anonymous namespace)::", "")),
-        false => function.to_owned(),
+    name_in_sentence(&without_parameters(function))
+}
+
+/// Returns a name that may be a kernel's or a range's for a sentence. If the name is long, what its
+/// brackets contain is replaced, as in `contains(..)`.
+pub fn name_in_sentence(name: &str) -> String {
+    match name.chars().count() > LONGEST {
+        true => without_arguments(&name.replace("(anonymous namespace)::", "")),
+        false => name.to_owned(),
     }
+}
+
+/// Returns the row of a source line below its function, in tables of lines.
+pub fn source_line(line: u32, text: &str) -> String {
+    format!("\u{2502} {line:>4}  {text}").trim_end().to_owned()
+}
+
+/// Whether a row is that of a source line. Names of functions begin with no digit.
+pub fn is_source_line(row: &str) -> bool {
+    let text = row.strip_prefix('\u{2502}').map(str::trim_start);
+    text.is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Replaces template arguments and parameters by `..`, outermost first. Names that Python gives to
@@ -145,6 +162,6 @@ mod tests {
     fn a_long_name_has_no_arguments_in_a_sentence() {
         let long = "contains(std::vector<std::__cxx11::basic_string<char, std::char_traits<char> > > const&)";
         assert_eq!(in_sentence(long), "contains()");
-        assert_eq!(in_sentence("add(int, int)"), "add(int, int)");
+        assert_eq!(in_sentence("add<float>(int, int)"), "add<float>()");
     }
 }

@@ -1,7 +1,7 @@
 //! Makes the tables of the report `findings`.
 
 use tprof_document::{Body, Cell, Column, Table, Unit, View};
-use tprof_facts::functions::in_sentence;
+use tprof_facts::functions::{in_sentence, name_in_sentence};
 use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use super::absent;
@@ -179,9 +179,12 @@ fn headline(one: &JoinedFinding<'_>, number: u64) -> String {
         _ => format!("up to {} ({})", gain(one), percent(one.share())),
     };
     let severity = one.severity().name().to_uppercase();
+    let is_function =
+        |name: &str| one.finding.line.as_ref().is_some_and(|line| line.function == name);
     let about = match one.finding.subject.as_str() {
         "" => String::new(),
-        subject => format!(", {}", in_sentence(subject)),
+        function if is_function(function) => format!(", {}", in_sentence(function)),
+        subject => format!(", {}", name_in_sentence(subject)),
     };
     let at = match one.finding.line.as_ref().filter(|line| !line.file.is_empty()) {
         Some(line) if line.line > 0 => format!(", at {}", line.shown()),

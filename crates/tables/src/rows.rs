@@ -167,14 +167,12 @@ impl InnermostPlaces {
     pub fn row(&mut self, row: Sample, context: &Context<'_>, request: RowRequest) -> SampleRow {
         let place = || {
             let frames = context.innermost(row.process, row.stack);
-            // As in reports, time in inlined code counts for the function that contains it. But the
-            // line is that of the inlined code.
-            let (line, function) = (frames.first()?, frames.last()?);
+            let innermost = frames.first()?;
             Some(Arc::new(Place {
-                function: function.function_or_module().into_owned(),
-                file: line.file.to_owned(),
-                line: line.line,
-                module: base_name(function.module).to_owned(),
+                function: innermost.function_or_module().into_owned(),
+                file: innermost.file.to_owned(),
+                line: innermost.line,
+                module: base_name(innermost.module).to_owned(),
             }))
         };
         let innermost = match request.texts {

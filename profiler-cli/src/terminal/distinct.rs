@@ -6,19 +6,29 @@
 
 use std::collections::BTreeMap;
 
-use tprof_facts::functions::{without_directories, without_parameters};
+use tprof_facts::functions::{is_source_line, without_directories, without_parameters};
 use tprof_ui::columns::{cut, shorten, width};
 
 /// In a column narrower than this, texts are not cut into two parts, because both parts would be
 /// too short to read.
 const LEAST: usize = 12;
 
+/// What the names of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// Functions, which have no parameters in text. Otherwise a function would have them in the wide
+    /// column of one table, and none in the narrow column of another.
+    Functions,
+    /// Any names of the traced program, such as ranges, that may contain brackets of the user's own.
+    Any,
+}
+
 /// Shortens each text to at most `columns`. The directories of places and the parameters of functions
 /// are left out first, then the middle, as in [`shorten`]. Texts that would then look the same are
-/// cut so that they show where they differ.
-pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
+/// cut so that they show where they differ. The text of a source line is only cut.
+pub fn shorten_all(texts: &[&str], columns: usize, kind: NameKind) -> Vec<String> {
     let all: Vec<usize> = (0..texts.len()).collect();
-    let mut brief: Vec<String> = texts.iter().map(|text| brief(text, columns)).collect();
+    let mut brief: Vec<String> = texts.iter().map(|text| brief(text, columns, kind)).collect();
     for at in groups_read_alike(&all, texts, &brief).concat() {
         texts[at].clone_into(&mut brief[at]);
     }
@@ -33,7 +43,12 @@ pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
 }
 
 /// Returns a text that is wider than `columns` without what its reader needs least.
-fn brief(text: &str, columns: usize) -> String {
+fn brief(text: &str, columns: usize, kind: NameKind) -> String {
+    if is_source_line(text) {
+        return text.to_owned();
+    }
+    let of_function = (kind == NameKind::Functions).then(|| without_parameters(text));
+    let text = of_function.as_deref().unwrap_or(text);
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -96,6 +111,7 @@ fn is_of_word(c: char) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tprof_facts::functions::source_line;
 
     #[test]
     fn texts_that_differ_in_their_middle_are_cut_elsewhere() {
@@ -104,7 +120,8 @@ mod tests {
             format!("grow (/tmp/sites.c:4) < load_one (/tmp/sites.c:5) < {caller}{tail}")
         };
         let [first, second, third] = ["first_caller", "second_caller", "third_caller"].map(stack);
-        let short = shorten_all(&[&first, &second, &second, &third, "free"], 60);
+        let texts = [&first, &second, &second, &third, "free"];
+        let short = shorten_all(&texts, 60, NameKind::Any);
         assert!(
             short[0].starts_with("grow (sites.c:4) < l")
                 && short[0].contains("\u{2026}first_caller")
@@ -122,7 +139,7 @@ mod tests {
         let texts = ["a", "b"]
             .map(|near| ["1", "2"].map(|far| format!("{tail}{near}{long}{long}{far}{tail}")));
         let texts: Vec<&str> = texts.iter().flatten().map(String::as_str).collect();
-        let mut short = shorten_all(&texts, 30);
+        let mut short = shorten_all(&texts, 30, NameKind::Any);
         assert!(short.iter().all(|text| width(text) <= 30), "{short:?}");
         short.sort();
         short.dedup();
@@ -134,12 +151,33 @@ mod tests {
         let long = "contains(std::vector<std::string, std::allocator<std::string> > const&)";
         let place =
             "loads (/usr/lib/python3.11/json/__init__.py:346) < main (/home/me/train.py:12)";
-        let short = shorten_all(&[long, place], 50);
+        let short = shorten_all(&[long, place], 50, NameKind::Any);
         assert_eq!(short, ["contains()", "loads (__init__.py:346) < main (train.py:12)"]);
         // Overloads stay different.
         let other = long.replace("vector", "list");
-        let short = shorten_all(&[long, &other], 50);
+        let short = shorten_all(&[long, &other], 50, NameKind::Any);
         assert!(short[0] != short[1] && short[1].contains("list"), "{short:?}");
+    }
+
+    #[test]
+    fn functions_have_no_parameters_in_a_column_of_any_width() {
+        let texts = ["\u{2502} norm(double, int)", "\u{2502} norm(double, int) (p.cpp:6)"];
+        for columns in [20, 100] {
+            let short = shorten_all(&texts, columns, NameKind::Functions);
+            assert!(short.iter().all(|text| text.contains("norm()")), "{short:?}");
+        }
+        // Overloads stay different, and a range's name is the user's.
+        let overloads = ["norm(double)", "norm(float)"];
+        assert_eq!(shorten_all(&overloads, 100, NameKind::Functions), overloads);
+        assert_eq!(shorten_all(&["batch(3)"], 100, NameKind::Any), ["batch(3)"]);
+    }
+
+    #[test]
+    fn the_text_of_a_source_line_keeps_its_brackets() {
+        let line = source_line(2, "def a(n): return sum(k*k for k in range(n))");
+        assert_eq!(shorten_all(&[&line], 80, NameKind::Functions), [&*line]);
+        let short = shorten_all(&[&line], 40, NameKind::Functions);
+        assert!(short[0].contains("def a(n): ") && width(&short[0]) <= 40, "{short:?}");
     }
 
     proptest! {
@@ -149,7 +187,7 @@ mod tests {
             columns in 1_usize..40,
         ) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let short = shorten_all(&texts, columns);
+            let short = shorten_all(&texts, columns, NameKind::Any);
             prop_assert_eq!(short.len(), texts.len());
             for (text, short) in texts.iter().zip(short) {
                 prop_assert!(width(&short) <= columns, "{:?} {}", short, columns);

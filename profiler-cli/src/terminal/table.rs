@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use tprof_facts::units::count;
 use tprof_ui::columns::{left, right, shorten, width};
 
-use super::distinct::shorten_all;
+use super::distinct::{NameKind, shorten_all};
 use super::markdown::ColumnForm;
 use super::wrap::{words, wrap};
 
@@ -25,6 +26,18 @@ const LEAST_HEADING: usize = 4;
 /// A page with fewer columns than this is narrow.
 const NARROW: usize = 80;
 
+/// How to see the rows that are left out: `tprof report`, `diff` and `ctl snapshot` have this option.
+pub const MORE: &str = "--top N shows more";
+
+/// Returns what follows the title of a table of which only the first rows are shown: `, 10 of 1,234
+/// (--top N shows more)`. Empty if all rows are shown.
+pub fn cut(shown: usize, all: usize) -> String {
+    match shown < all {
+        true => format!(", {} of {} ({MORE})", count(shown as u64), count(all as u64)),
+        false => String::new(),
+    }
+}
+
 /// Rows in columns. A name in the last column that doesn't fit into less than half of the page is put
 /// into the next line. There, and in a wider column, it is cut at the page's edge. Words that don't
 /// fit into their column go on below. A table that is too wide is split into two if its first column
@@ -33,6 +46,8 @@ pub struct Table {
     left: Vec<bool>,
     /// Indexes of the columns with names from the traced program.
     names: Vec<usize>,
+    /// What the names of the last column are.
+    kind: NameKind,
     rows: Vec<Vec<String>>,
 }
 
@@ -50,6 +65,7 @@ impl Table {
         Table {
             left: headings.iter().map(|(_, left)| *left).collect(),
             names: Vec::new(),
+            kind: NameKind::Any,
             rows: vec![headings.iter().map(|(text, _)| (*text).to_owned()).collect()],
         }
     }
@@ -57,6 +73,12 @@ impl Table {
     /// Marks the column with this index as one of names.
     pub fn names(mut self, column: usize) -> Table {
         self.names.push(column);
+        self
+    }
+
+    /// Says that the names of the last column are functions.
+    pub fn functions(mut self) -> Table {
+        self.kind = NameKind::Functions;
         self
     }
 
@@ -155,7 +177,7 @@ impl Table {
             return Vec::new();
         };
         let cells = self.rows.iter().map(|row| row.get(last).map_or("", |cell| cell.trim()));
-        let mut names = shorten_all(&cells.collect::<Vec<_>>(), columns);
+        let mut names = shorten_all(&cells.collect::<Vec<_>>(), columns, self.kind);
         // The heading is not a name, and is cut later.
         if let (Some(first), Some(heading)) = (names.first_mut(), self.rows[0].get(last)) {
             first.clone_from(heading);
@@ -264,6 +286,7 @@ impl Table {
         Table {
             left: columns.iter().map(|at| self.left[*at]).collect(),
             names: columns.iter().enumerate().filter(is_name).map(|(at, _)| at).collect(),
+            kind: self.kind,
             rows: self.rows.iter().map(cells).collect(),
         }
     }

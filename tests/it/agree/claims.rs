@@ -16,7 +16,7 @@ const THINGS: [(&str, Subject); 11] = [
     ("call that waits for the device", Waits),
     ("call such as cudaMalloc or cudaFree", MemoryCalls),
     ("range with the name of a data loader", Loading),
-    ("sample of the heap's allocator", Samples),
+    ("CPU sample in malloc or free", Samples),
 ];
 
 /// Beginnings of other sentences that say that something was not recorded.
@@ -69,7 +69,9 @@ const UNCOUNTED: &[&str] = &[
     "no compiled function was sampled",
     "no function of Python's interpreter was sampled",
     "no memory of a cgroup was recorded",
-    "no process forked a worker that lived on",
+    "no process kept forked workers",
+    "nothing followed the machine's errors",
+    "no pass over a file is known",
     "no PSS was read",
     "no time is judged",
     "no GPU samples in this run",

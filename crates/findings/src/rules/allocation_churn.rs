@@ -21,7 +21,7 @@ use crate::words::time;
 /// The rule that judges samples within the heap's allocator.
 pub(super) struct AllocationChurn;
 
-const SAMPLE: SearchTarget = SearchTarget::new("sample of the heap's allocator");
+const SAMPLE: SearchTarget = SearchTarget::new("CPU sample in malloc or free");
 
 impl Rule for AllocationChurn {
     fn about(&self) -> RuleAbout {

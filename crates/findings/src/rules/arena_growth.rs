@@ -12,6 +12,7 @@ use crate::scene::Scene;
 use crate::verdict::Verdict;
 
 const WHAT: &str = "the arenas of Python's interpreter grow";
+const RESTS: &str = "the arenas of Python's interpreter do not grow";
 
 /// The growth of the interpreter's arenas, and the line that mapped most of them.
 pub(super) enum ArenaVerdict {
@@ -41,7 +42,7 @@ pub(super) fn judge(scene: &Scene<'_>, time: &GrowthTime) -> ArenaVerdict {
     let (low, high) = (levels[first], levels[end - 1]);
     let is_large = counts(low, high);
     if from.is_none() || !is_large {
-        let rest = not_steady(WHAT, high.saturating_sub(low), is_large);
+        let rest = not_steady(WHAT, RESTS, high.saturating_sub(low), is_large);
         return ArenaVerdict::Rest(match arenas.without_stack {
             0 => rest,
             some => format!(

@@ -46,7 +46,7 @@ impl Rule for BlockingIo {
         let ns = host.ledger.ns(Part::FileIo) - saving_ns;
         if !is_found(host, ns) {
             return match is_found(host, saving_ns) {
-                true => too_little(host, ns, "waiting for files, but to save,"),
+                true => too_little(host, ns, "waiting for files, except to save,"),
                 false => too_little(host, ns, "waiting for files"),
             };
         }

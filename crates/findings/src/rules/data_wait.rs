@@ -127,7 +127,7 @@ fn of_starting(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
         false => format!("They are mostly in imports of {}.", modules(&workers.imports)),
     };
     let waits = format!("It waits for {} while workers start and none has work", amount(host, ns));
-    let times = times.into_iter().map(|part| (Part::Data, part));
+    let times = times.into_iter().map(|part| (host.driver.thread, Part::Data, part));
     finding_in(scene, host, "the job waits for its workers to start", ns, times)
         .about("start of workers")
         .seen(format!("{} {imports}", with_lines(&waits, &[])))

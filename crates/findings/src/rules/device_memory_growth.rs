@@ -9,6 +9,7 @@ use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Device, ThreadIndex};
 
 use super::growing::grows_from;
+use super::growth_time::NOT_STEADY;
 use crate::finding::{Evidence, Finding, SourceLine, Track};
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
@@ -88,7 +89,7 @@ impl Rule for DeviceMemoryGrowth {
         };
         if !most.is_found() {
             let how = match most.bytes() >= LEAST_BYTES {
-                true => ", but not steadily, or it ends",
+                true => NOT_STEADY,
                 false => "",
             };
             return Verdict::no_problem(format!(

@@ -1,10 +1,10 @@
 //! Shares verdicts and gains among the rules on calls on files.
 
-use tprof_facts::units::{bytes, counted, duration, percent, rate};
+use tprof_facts::units::{bytes, count, counted, duration, percent, rate};
 use tprof_metrics::files::{FileSums, JudgedFiles, ReaderTime, Use};
 use tprof_metrics::host::RankHost;
 use tprof_rank::samples::Part;
-use tprof_trace::model::FileOperation;
+use tprof_trace::model::{FileKind, FileOperation};
 
 use super::read_twice::ReadTwice;
 use super::slow_storage::SlowStorage;
@@ -76,7 +76,8 @@ pub(super) fn whose(files: &JudgedFiles, time: ReaderTime) -> String {
 }
 
 /// Lists what calls transferred, those of most time first: ` Its calls: read 1.2 GiB of /data/a.bin in
-/// 3,000 calls at 300 MiB/s (12 % from the page cache).` Empty without calls.
+/// 3,000 calls at 300 MiB/s (12 % from the page cache).` The calls on other files than the first `most`
+/// are added up. Empty without calls.
 pub(super) fn transferred(files: &JudgedFiles, most: usize, is: impl Fn(&Use) -> bool) -> String {
     let mut sums: Vec<(&str, FileOperation, FileSums)> = Vec::new();
     for (of, sum) in files.driving.iter().filter(|(of, _)| is(of)) {
@@ -91,13 +92,53 @@ pub(super) fn transferred(files: &JudgedFiles, most: usize, is: impl Fn(&Use) ->
     sums.retain(|(_, operation, sum)| word(*operation).is_some() && sum.ns > 0);
     sums.sort_by_key(|(.., sum)| std::cmp::Reverse(sum.ns));
     let all_ns: u64 = sums.iter().map(|(.., sum)| sum.ns).sum();
-    sums.retain(|(.., sum)| sum.ns as f64 >= LEAST_SHOWN * all_ns as f64);
-    let shown: Vec<String> =
-        sums.iter().take(most).map(|(file, operation, sum)| line(file, *operation, sum)).collect();
+    let is_much = |ns: u64| ns as f64 >= LEAST_SHOWN * all_ns as f64;
+    let listed = sums.iter().take_while(|(.., sum)| is_much(sum.ns)).count().min(most);
+    let mut shown: Vec<String> = sums[..listed]
+        .iter()
+        .map(|(file, operation, sum)| {
+            line(file, *operation, sum, &files.recorded_on(file, *operation))
+        })
+        .collect();
+    let others: Vec<String> = by_operation(&sums[listed..])
+        .iter()
+        .filter(|(_, sum)| is_much(sum.ns))
+        .map(|(operation, sum)| others(*operation, sum))
+        .collect();
+    if !others.is_empty() && !shown.is_empty() {
+        let is_of_peers = files.driving.iter().any(|(of, _)| is(of) && of.kind == FileKind::Socket);
+        let whose = if is_of_peers { "with other peers" } else { "on other files" };
+        shown.push(format!("{whose}: {}", others.join(", ")));
+    }
     match shown.is_empty() {
         true => String::new(),
         false => format!(" Its calls: {}.", shown.join("; ")),
     }
+}
+
+/// Adds up calls by operation, those of most time first.
+fn by_operation(sums: &[(&str, FileOperation, FileSums)]) -> Vec<(FileOperation, FileSums)> {
+    let mut all: Vec<(FileOperation, FileSums)> = Vec::new();
+    for (_, operation, sum) in sums {
+        match all.iter_mut().find(|(known, _)| known == operation) {
+            Some((_, known)) => known.join(sum),
+            None => all.push((*operation, sum.clone())),
+        }
+    }
+    all.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
+    all
+}
+
+/// Says what calls of an operation did on several files: `wrote 192.0 MiB in 192 calls (1.8 s)`.
+fn others(operation: FileOperation, sum: &FileSums) -> String {
+    let verb = word(operation).unwrap_or_default();
+    let moved = match operation {
+        FileOperation::Read | FileOperation::Write => format!(" {}", bytes(sum.bytes)),
+        _ => String::new(),
+    };
+    let verb = verb.split(' ').next().unwrap_or(verb);
+    let calls = counted(sum.calls, "call", "calls");
+    format!("{verb}{moved} in {calls} ({})", duration(sum.ns))
 }
 
 /// The verb for what calls of an operation did; `None` for calls that take no time that matters.
@@ -106,17 +147,29 @@ fn word(operation: FileOperation) -> Option<&'static str> {
         FileOperation::Open => "opened",
         FileOperation::Read => "read",
         FileOperation::Write => "wrote",
-        FileOperation::Sync => "flushed",
+        FileOperation::Sync => "synced",
         FileOperation::Connect => "connected to",
         FileOperation::Accept => "accepted from",
         FileOperation::Map | FileOperation::Close | FileOperation::Fault => return None,
     })
 }
 
-fn line(file: &str, operation: FileOperation, sum: &FileSums) -> String {
+/// Says what calls of an operation did on a file. If `recorded` has more of them, says how many, since
+/// `tprof report io` lists all of them.
+fn line(file: &str, operation: FileOperation, sum: &FileSums, recorded: &FileSums) -> String {
     let file = if file.is_empty() { "unknown files" } else { file };
     let verb = word(operation).unwrap_or_default();
-    let calls = counted(sum.calls, "call", "calls");
+    let (calls, time) = match recorded.calls > sum.calls {
+        false => (counted(sum.calls, "call", "calls"), duration(sum.ns)),
+        true => (
+            format!(
+                "{} of the run's {}",
+                count(sum.calls),
+                counted(recorded.calls, "call", "calls")
+            ),
+            format!("{} of {}", duration(sum.ns), duration(recorded.ns)),
+        ),
+    };
     let what = match (sum.rate(), operation) {
         (Some(of_calls), FileOperation::Read | FileOperation::Write) => {
             let of = if operation == FileOperation::Read { "of" } else { "to" };
@@ -127,5 +180,5 @@ fn line(file: &str, operation: FileOperation, sum: &FileSums) -> String {
     };
     let cached = sum.cached_share().filter(|_| operation == FileOperation::Read);
     let cached = cached.map(|share| format!(", {} from memory", percent(share)));
-    format!("{what} ({}{})", duration(sum.ns), cached.unwrap_or_default())
+    format!("{what} ({time}{})", cached.unwrap_or_default())
 }

@@ -39,7 +39,7 @@ impl Rule for ForkedCopies {
         let copies = match forked::copies(scene.rank.file) {
             Ok(Some(copies)) => copies,
             Ok(None) => {
-                return Verdict::nothing_to_judge("no process forked a worker that lived on");
+                return Verdict::nothing_to_judge("no process kept forked workers");
             }
             Err(why) => return Verdict::unchecked(why, "proportional set sizes of live workers"),
         };

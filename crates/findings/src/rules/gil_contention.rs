@@ -1,6 +1,7 @@
 //! GilContention: the driving thread waits for Python's global lock (GIL), or for other threads
 //! that wait for it.
 
+use tprof_facts::functions::in_sentence;
 use tprof_metrics::host::{GilHolders, Place, RankHost};
 use tprof_rank::samples::Part;
 
@@ -55,7 +56,7 @@ fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
         Some(place) => format!(
             "Move {} to a process of its own, or to code that releases the GIL (NumPy, compiled \
              extensions); start fewer Python threads.",
-            place.function
+            in_sentence(&place.function)
         ),
         None => "Move the other threads' Python code to processes, or start fewer.".to_owned(),
     };

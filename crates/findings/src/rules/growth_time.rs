@@ -111,10 +111,16 @@ impl GrowthTime {
     }
 }
 
-/// Formats growth that is no problem. `is_large` says whether its size would count.
-pub(super) fn not_steady(what: &str, grown: u64, is_large: bool) -> String {
-    let how = if is_large { ", but not steadily, or it ends" } else { "" };
-    format!("{what} by {}{how}", bytes(grown))
+/// What the sentences on large growth that is no problem add.
+pub(super) const NOT_STEADY: &str = ", but not steadily until the end";
+
+/// Formats growth that is no problem, or `rests` if there is none. `is_large` says whether its size
+/// would count.
+pub(super) fn not_steady(grows: &str, rests: &str, grown: u64, is_large: bool) -> String {
+    match grown {
+        0 => rests.to_owned(),
+        _ => format!("{grows} by {}{}", bytes(grown), if is_large { NOT_STEADY } else { "" }),
+    }
 }
 
 /// Returns the verdict on growth in a time that is too short to judge it.

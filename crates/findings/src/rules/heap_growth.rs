@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use tprof_facts::frames::Layer;
+use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, counted, duration};
 use tprof_metrics::memory::growth::Growth;
 use tprof_metrics::memory::growth_at;
@@ -79,14 +80,19 @@ fn heap(scene: &Scene<'_>, time: &GrowthTime) -> Verdict {
     let last = growth.last_bytes.get().unwrap_or(0);
     let is_large = counts(last.saturating_sub(bytes_grown), last);
     if from.is_none() || !is_large {
-        return Verdict::no_problem(not_steady("live heap grows", bytes_grown, is_large));
+        return Verdict::no_problem(not_steady(
+            "the live heap grows",
+            "the live heap does not grow",
+            bytes_grown,
+            is_large,
+        ));
     }
     let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
     let grown = Grown { bytes: bytes_grown, per_step: growth.bytes_per_interval, life_ns };
     let site = site(&growth);
     let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
     if !time.tells_growth(life_ns, is_known) {
-        return too_short("live heap grows", grown);
+        return too_short("the live heap grows", grown);
     }
     let left_ns = time.full_in_ns(scene, grown);
     let likely = if is_known { None } else { likely(scene, &growth) };
@@ -123,20 +129,18 @@ fn seen(
     };
     let most = match (site, growth.sites.len()) {
         (None, _) => String::new(),
-        (Some((line, of)), 1) => format!(" It is allocated by {}: {}.", line.function, bytes(*of)),
+        (Some((line, of)), 1) => {
+            format!(" It is allocated by {}: {}.", in_sentence(&line.function), bytes(*of))
+        }
         (Some((line, of)), sites) => format!(
             " It is allocated at {}, each with more live bytes at the end; most of it by {}: {}.",
             counted(sites as u64, "call stack", "call stacks"),
-            line.function,
+            in_sentence(&line.function),
             bytes(*of)
         ),
     };
     let likely = match likely {
-        Some(line) => format!(
-            " CPU samples in the same functions are below {} ({}).",
-            line.function,
-            line.shown()
-        ),
+        Some(line) => format!(" CPU samples in the same functions are below {}.", line.named()),
         None => String::new(),
     };
     format!(

@@ -171,8 +171,8 @@ pub(super) fn finding_at(
     ns: u64,
     is_there: impl Fn(&Place) -> bool,
 ) -> Finding {
-    let places = host.longest.iter().filter(|(place, _)| is_there(place));
-    let places = places.map(|(place, interval)| (place.part, *interval));
+    let places = host.longest.iter().filter(|one| is_there(&one.place));
+    let places = places.map(|one| (one.thread, one.place.part, one.interval));
     let bound_ns = match scene.has_device() {
         true => ns.min(scene.idle_at(&is_there)),
         false => ns,
@@ -180,16 +180,16 @@ pub(super) fn finding_at(
     finding_in(scene, host, what, bound_ns, places)
 }
 
-/// Makes a finding on some times of the driving thread, which must be ordered longest first.
+/// Makes a finding on some times of the driving thread, or of threads that it waits for. The times
+/// must be ordered longest first.
 pub(super) fn finding_in(
     scene: &Scene<'_>,
     host: &RankHost,
     what: &str,
     bound_ns: u64,
-    times: impl Iterator<Item = (Part, Interval)>,
+    times: impl Iterator<Item = (ThreadIndex, Part, Interval)>,
 ) -> Finding {
-    let thread: ThreadIndex = host.driver.thread;
-    let places = times.take(LONGEST).map(move |(part, interval)| Evidence {
+    let places = times.take(LONGEST).map(move |(thread, part, interval)| Evidence {
         interval,
         place: Track::Thread(thread),
         name: part.word().into(),

@@ -56,9 +56,8 @@ impl Rule for LockContention {
             with_lines(&format!("It waits for {}", waited(host, &places)), &places) + " " + &held;
         let advice = match holder {
             Some(other) => format!(
-                "Take out of the lock what {} does at {}, hold it for less data, or do other work \
-                 before the wait.",
-                other.place.function,
+                "Take out of the lock what {} does, hold it for less data, or do other work before \
+                 the wait.",
                 other.place.shown(),
             ),
             None => "Hold the lock for less time or less data, or do other work before the wait; \

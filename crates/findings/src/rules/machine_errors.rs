@@ -56,10 +56,11 @@ impl Rule for MachineErrors {
             };
             return Verdict::unchecked(why, "a recording by `tprof run`");
         }
-        let clear = format!("nothing followed an error; {}", errors.watch());
-        if errors.errors.is_empty() && errors.counters.is_empty() {
-            return Verdict::no_problem(clear);
+        let watch = errors.watch();
+        if !errors.has_any() {
+            return Verdict::no_problem(format!("the machine reported no error; {watch}"));
         }
+        let clear = format!("nothing followed the machine's errors; {watch}");
         let events = Events::of(scene);
         let mut found = of_marks(scene, &errors, &events);
         found.extend(of_counters(scene, &errors, &events));

@@ -113,8 +113,8 @@ impl Rule for NetworkWait {
 
 /// Returns how much of the fullest line was used in the longest waits for peers.
 fn line_use(scene: &Scene<'_>, host: &RankHost) -> Option<LineUse> {
-    let waits = host.longest.iter().filter(|(place, _)| place.part == Part::Socket);
-    fullest_line(scene.rank, &Cover::of(waits.map(|(_, interval)| *interval)))
+    let waits = host.longest.iter().filter(|one| one.place.part == Part::Socket);
+    fullest_line(scene.rank, &Cover::of(waits.map(|one| one.interval)))
 }
 
 /// The driving thread's calls on sockets.

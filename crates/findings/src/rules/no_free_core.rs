@@ -41,7 +41,7 @@ impl Rule for NoFreeCore {
         let load = MachineLoad::of(scene.rank.file, host);
         if is_of_others(&taken, &load, ns) {
             return Verdict::no_problem(format!(
-                "other programs had the cores for {}",
+                "other programs, not the job, had the cores for {}",
                 amount(host, ns)
             ));
         }

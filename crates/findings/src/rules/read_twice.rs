@@ -39,7 +39,7 @@ impl Rule for ReadTwice {
         };
         if files.again.is_empty() {
             return Verdict::nothing_to_judge(
-                "no file was read from its beginning with a known number of bytes from storage",
+                "no pass over a file is known to have read from storage",
             );
         }
         let found: Vec<Finding> = files

@@ -56,18 +56,27 @@ impl Rule for SyncCheckpoint {
         };
         Verdict::Found(vec![
             finding_at(scene, host, "the job waits while it saves", ns, |place| place.saves)
-                .seen(with_lines(&saves, &places) + &written(scene))
+                .seen(with_lines(&saves, &places) + &written(scene, ns))
                 .advice(advice)
                 .on_line(widest(&places)),
         ])
     }
 }
 
-/// Says what was written to which files, and how fast; empty if calls on files were not recorded.
-fn written(scene: &Scene<'_>) -> String {
+/// Says what was written to which files in this time, and how fast; empty if calls on files were not
+/// recorded.
+fn written(scene: &Scene<'_>, ns: u64) -> String {
     let is_written =
         |of: &Use| of.saves && matches!(of.operation, FileOperation::Write | FileOperation::Sync);
-    scene.files().map_or_else(String::new, |files| transferred(files, MOST_FILES, is_written))
+    let Some(files) = scene.files() else { return String::new() };
+    let calls_ns: u64 =
+        files.driving.iter().filter(|(of, _)| is_written(of)).map(|(_, sum)| sum.ns).sum();
+    // A thread that has no core has no stack, so this time isn't known to be in functions that save.
+    let longer = match calls_ns > ns {
+        true => " The calls took longer because they include time without a core.",
+        false => "",
+    };
+    transferred(files, MOST_FILES, is_written) + longer
 }
 
 /// Sums the time over the places whose part passes `of`, ns.

@@ -115,9 +115,8 @@ pub(super) fn explained(
         );
     };
     seen.push_str(&format!(
-        " Meanwhile {label} is at {} ({}) for {} longer than {}.",
-        line.function,
-        line.shown(),
+        " Meanwhile {label} is at {} for {} longer than {}.",
+        line.named(),
         duration(ns),
         last.label
     ));

@@ -250,6 +250,26 @@ fn waits_for_files_have_the_bytes_and_rates_of_their_calls() {
 }
 
 #[test]
+fn calls_outside_of_the_judged_time_are_counted_beside_those_in_it() {
+    let mut made = FilesJob::new();
+    made.wait(1000, 1000);
+    let sync = |calls, ms: u64| FileCalls { calls, busy_ns: ms * MS, ..FileCalls::default() };
+    made.calls("/out/a.bin", FileOperation::Sync, 1000, sync(10, 600));
+    // Two more begin after the job's step: `report io` lists them too.
+    made.calls("/out/a.bin", FileOperation::Sync, LENGTH / MS + 1, sync(2, 100));
+    made.calls("/out/b.bin", FileOperation::Sync, 1700, sync(1, 200));
+    for (at, file) in ["/out/c", "/out/d"].into_iter().enumerate() {
+        made.calls(file, FileOperation::Sync, 1900 + at as u64, sync(3, 50));
+    }
+    let outcome = made.asked("BlockingIo");
+    let (_, seen, _) = only(&outcome);
+    let expected = "Its calls: synced /out/a.bin in 10 of the run's 12 calls (600.0 ms of 700.0 ms); \
+                    synced /out/b.bin in 1 call (200.0 ms); synced /out/c in 3 calls (50.0 ms); \
+                    on other files: synced in 3 calls (50.0 ms).";
+    assert!(seen.contains(expected), "{seen}");
+}
+
+#[test]
 fn waits_that_small_reads_explain_are_reported_once() {
     let mut made = FilesJob::new();
     made.wait(1000, 2000);

@@ -98,5 +98,5 @@ fn copies_of_forked_workers_are_growth_minus_allocations() {
     assert_eq!(size(forked(40, false)), Some(Some(100 * MIB)));
     assert_eq!(size(forked(7, true)), None);
     let lone = Job::new(1, 100 * MS).ask("ForkedCopies");
-    assert_eq!(lone.no_problem.as_deref(), Some("no process forked a worker that lived on"));
+    assert_eq!(lone.no_problem.as_deref(), Some("no process kept forked workers"));
 }

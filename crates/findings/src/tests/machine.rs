@@ -63,7 +63,10 @@ fn an_error_in_a_slow_step_is_found_with_the_time_that_it_may_have_cost() {
     let outcome = ask(usual);
     assert!(outcome.found.is_empty(), "{outcome:?}");
     let clear = outcome.no_problem.unwrap();
-    assert_eq!(clear, "nothing followed an error; tprof watched the kernel's log and the network");
+    assert_eq!(
+        clear,
+        "nothing followed the machine's errors; tprof watched the kernel's log and the network"
+    );
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn without_a_watch_the_rule_is_not_checked() {
     let clear = ask(denied).no_problem.unwrap();
     assert_eq!(
         clear,
-        "nothing followed an error; tprof watched the network; the kernel's log was not readable: /dev/kmsg: \
+        "the machine reported no error; tprof watched the network; the kernel's log was not readable: /dev/kmsg: \
          denied"
     );
 }

@@ -41,7 +41,7 @@ pub(super) const WHERE: [Column; 4] = [
     Column::new("layer", "code", Unit::Text),
     Column::new("module", "module", Unit::Text),
     Column::data("source", Unit::Text),
-    Column::new("function", "function", Unit::Name),
+    Column::functions("function", "function"),
 ];
 
 pub(super) fn place_cells(func: &Func) -> Vec<Cell> {

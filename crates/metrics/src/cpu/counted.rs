@@ -211,7 +211,7 @@ impl RankCounts {
         for ((process, stack), counts) in stacks {
             counted.total.add(&counts);
             let stack = frames.stack(process, stack, &mut names);
-            if let Some(function) = stack.functions.get(stack.inlined) {
+            if let Some(function) = stack.functions.first() {
                 let func = names.get(*function).clone();
                 counted.functions.entry(func).or_default().add(&counts);
             }

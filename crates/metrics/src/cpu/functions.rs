@@ -1,10 +1,11 @@
 //! Adds up the self time and the total time of each function.
 //!
-//! Self time is the time in which the function is innermost on the stack. Code that was inlined
-//! into it counts as its own. Total time is the time in which the function is anywhere on the
-//! stack; a recursive function counts once. A Python function also has an own time, which is its
-//! time while it calls no other Python function. So the native code that it calls counts as its
-//! own.
+//! Self time is the time in which the function is innermost on the stack. A function that was
+//! inlined is on the stack like any other, as in the tables of lines, the trees and the findings: it
+//! has the same time whether the compiler inlined it or not. Total time is the time in which the
+//! function is anywhere on the stack; a recursive function counts once. A Python function also has
+//! an own time, which is its time while it calls no other Python function. So the native code that
+//! it calls counts as its own.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_document::SortBy;
@@ -89,7 +90,7 @@ impl Functions {
             for (at, id) in stretch.stack.iter().enumerate() {
                 let func = trace.names.get(*id);
                 let sum = of.entry(*id).or_default();
-                if running && at == stretch.inlined {
+                if running && at == 0 {
                     sum.self_ns += weight;
                     sum.self_samples += samples;
                     self.modules.entry(func.module.clone()).or_default().self_ns += weight;
@@ -97,7 +98,7 @@ impl Functions {
                 if running && func.layer == Layer::Python && !python {
                     python = true;
                     sum.own_ns += weight;
-                    let innermost = stretch.stack.get(stretch.inlined).unwrap_or(id);
+                    let innermost = stretch.stack.first().unwrap_or(id);
                     *under.entry((*id, *innermost)).or_default() += weight;
                 }
                 if seen.insert(*id) {
@@ -170,5 +171,36 @@ impl Functions {
         all.retain(|(func, sum)| times(sum) != [0; 3] && (!mine || func.is_own()));
         all.sort_rows_by(|a, b| times(b.1).cmp(&times(a.1)).then_with(|| a.0.name.cmp(&b.0.name)));
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_trace::model::{Sample, Stack, Symbol};
+
+    use super::*;
+
+    #[test]
+    fn an_inlined_function_has_its_own_self_time() {
+        let mut made = Fixture::new();
+        let address = 16;
+        for (depth, name) in [(0, "inlined"), (1, "caller")] {
+            let (function, file, module) = (made.name(name), made.name("a.c"), made.name("a.out"));
+            let symbol = Symbol { process: 0, address, depth, function, file, line: 3, module };
+            made.writer.symbol(&symbol);
+        }
+        made.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![address] });
+        let (state, cpu) = (ThreadState::Running, Some(0));
+        let row = Sample { time_ns: 50, weight_ns: 10, state, stack: 1, cpu, ..Sample::default() };
+        made.writer.write(&mut vec![row]).unwrap();
+        let mut functions = Functions::default();
+        functions.add_file(&CpuTrace::load(&made.finish()));
+        let sorted = functions.sorted(SortBy::SelfTime, false, |time| time.self_ns);
+        let times = |(func, time): &(&Func, &FunctionTime)| {
+            (func.name.to_string(), time.self_ns, time.total_ns)
+        };
+        let expected = [("inlined".to_owned(), 10, 10), ("caller".to_owned(), 0, 10)];
+        assert_eq!(sorted.iter().map(times).collect::<Vec<_>>(), expected);
     }
 }

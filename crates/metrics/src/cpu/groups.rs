@@ -49,7 +49,7 @@ impl Group {
     pub(super) fn add_functions(&mut self, trace: &CpuTrace, stack: &Stack, ns: u64) {
         let mut seen = FxHashSet::default();
         for (at, id) in stack.functions.iter().enumerate() {
-            let innermost = at == stack.inlined;
+            let innermost = at == 0;
             let first = seen.insert(*id);
             if first || innermost {
                 let within = self.functions.entry(trace.names.get(*id).clone()).or_default();

@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_document::{Cell, Column, SortBy, Table, Unit, View};
+use tprof_facts::functions::source_line;
 use tprof_facts::sources::{NoSource, Sources};
 use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::samples::{Func, Layer};
@@ -48,7 +49,7 @@ pub(super) fn by_function(lines: &Lines, sort: SortBy, sources: &mut Sources, wh
         Column::new("total_ns", "total", Unit::Duration),
         Column::new("self_waited_ns", "waited", Unit::Duration),
         Column::data("depth", Unit::Count),
-        Column::new("place", "function and lines", Unit::Name),
+        Column::functions("place", "function and lines"),
     ];
     let title = format!("Functions and their lines, by {}", sort.words());
     let mut table = Table::new("line_functions", title, columns)
@@ -67,12 +68,7 @@ pub(super) fn by_function(lines: &Lines, sort: SortBy, sources: &mut Sources, wh
             of.filter(|(line, time)| *line > 0 && key(time) >= least).take(MOST_LINES)
         {
             let text = sources.line(&func.file, line).unwrap_or_default();
-            table.row(row(
-                lines,
-                time,
-                1,
-                format!("\u{2502} {line:>4}  {text}").trim_end().to_owned(),
-            ));
+            table.row(row(lines, time, 1, source_line(line, text)));
         }
     }
     table

@@ -84,9 +84,7 @@ impl RankCpu {
             let named = |id: &u32| cpu.names.get(*id);
             let down = stretch.stack.iter().rev().filter(kept).map(named);
             self.top_down.add(down, stretch.weight_ns);
-            // A function's self time includes the code that was inlined into it. The list of
-            // functions counts in the same way.
-            let up = stretch.stack.iter().skip(stretch.inlined).filter(kept).map(named);
+            let up = stretch.stack.iter().filter(kept).map(named);
             self.bottom_up.add(up.take(CALLERS), stretch.weight_ns);
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn python(all: &Functions, options: &Options) -> Option<Table> {
         Column::data("file", Unit::Text),
         Column::data("name", Unit::Text),
         Column::new("mostly", "mostly in", Unit::Text),
-        Column::new("function", "function", Unit::Name),
+        Column::functions("function", "function"),
     ];
     let mut table = Table::new("python", "Python functions", columns).about(
         "self: native callees included, mostly of that module; waited: all callees included",
@@ -88,7 +88,7 @@ pub(super) fn python_modules(all: &Functions) -> Option<Table> {
     let columns = vec![
         Column::new("self_ns", "self", Unit::Duration),
         Column::new("module", "module", Unit::Name),
-        Column::new("function", "function", Unit::Name),
+        Column::functions("function", "function"),
         Column::data("file", Unit::Text),
         Column::data("name", Unit::Text),
     ];
@@ -152,7 +152,7 @@ pub(super) fn tree(
         Column::data("layer", Unit::Text),
         Column::data("module", Unit::Text),
         Column::data("function", Unit::Text),
-        Column::new("line", "function", Unit::Name),
+        Column::functions("line", "function"),
     ];
     let mut table = Table::new(key, title, columns)
         .about("nodes of 1% and more; pure pass-through calls are left out")

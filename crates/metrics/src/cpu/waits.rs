@@ -95,7 +95,7 @@ impl WaitsByPlace {
             Column::data("rows", Unit::Count),
             Column::data("layer", Unit::Text),
             Column::data("module", Unit::Text),
-            Column::new("function", "in", Unit::Name),
+            Column::functions("function", "in"),
         ];
         let why = match rows {
             0 => NO_SAMPLES,

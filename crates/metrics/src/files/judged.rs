@@ -11,7 +11,7 @@ use tprof_trace::model::{FileCalls, FileKind, FileOperation, ThreadIndex};
 use super::again::{ReadAgain, Reread};
 use super::rates::{RateRows, Rates};
 use super::sums::{FileSums, Summing, SumsByUse};
-use super::uses::Uses;
+use super::uses::{Use, Uses};
 use crate::host::CodeLine;
 
 /// A thread counts as a reader if it reads for at least this share of the time of the thread that
@@ -25,6 +25,8 @@ pub struct JudgedFiles {
     pub driving: SumsByUse,
     /// Calls of other threads and processes.
     pub others: SumsByUse,
+    /// All recorded calls, also those outside of the judged time: what `tprof report io` lists.
+    pub recorded: SumsByUse,
     /// Number of other threads that share the reading of files.
     pub other_readers: u64,
     /// How fast each file system was.
@@ -43,7 +45,7 @@ impl JudgedFiles {
         is_driving: impl Fn(ThreadIndex) -> bool,
     ) -> Option<JudgedFiles> {
         let mut uses = Uses::new(file);
-        let (mut driving, mut others) = (Summing::new(file), Summing::new(file));
+        let [mut driving, mut others, mut recorded] = [(); 3].map(|()| Summing::new(file));
         let (mut rates, mut again) = (RateRows::default(), Reread::default());
         let mut readers: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
         let mut is_recorded = false;
@@ -51,6 +53,7 @@ impl JudgedFiles {
             is_recorded = true;
             let drives = is_driving(row.thread);
             again.add(row, drives);
+            recorded.add(row, of);
             if !window.touches(Interval::new(row.start_ns, row.start_ns + 1)) {
                 return;
             }
@@ -72,10 +75,19 @@ impl JudgedFiles {
         is_recorded.then(|| JudgedFiles {
             driving: driving.finish(&uses),
             others: others.finish(&uses),
+            recorded: recorded.finish(&uses),
             other_readers,
             rates: rates.finish(file),
             again,
         })
+    }
+
+    /// Sums up all recorded calls of an operation on a file, also those outside of the judged time.
+    pub fn recorded_on(&self, file: &str, operation: FileOperation) -> FileSums {
+        let is_of = |of: &Use| of.file == file && of.operation == operation;
+        let mut all = FileSums::default();
+        self.recorded.iter().filter(|(of, _)| is_of(of)).for_each(|(_, sum)| all.join(sum));
+        all
     }
 
     /// Returns what was read, with the time to open and close the files, by the file or group of

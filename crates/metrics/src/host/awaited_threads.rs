@@ -32,6 +32,8 @@ const STATED: ThreadIndex = ThreadIndex::MAX - 64;
 #[derive(Clone, Debug, Default)]
 pub struct AwaitedThreads {
     all: Vec<AwaitedThread>,
+    /// For each thread number from `first` on, the index in `all`, and the file's own thread.
+    members: Vec<(usize, ThreadIndex)>,
     first: ThreadIndex,
     places: FxHashMap<(ThreadIndex, StackId, ThreadState), Place>,
 }
@@ -67,24 +69,48 @@ impl AwaitedThreads {
 
     /// Returns the awaited thread with this number; `None` for the driving thread.
     pub fn get(&self, thread: ThreadIndex) -> Option<&AwaitedThread> {
-        self.all.get(thread.checked_sub(self.first)? as usize)
+        self.all.get(self.member(thread)?.0)
     }
 
-    /// Adds an awaited thread and returns its number.
+    /// Returns the file's own thread behind a row's thread number; `None` for the driving thread.
+    pub(super) fn own(&self, thread: ThreadIndex) -> Option<ThreadIndex> {
+        Some(self.member(thread)?.1)
+    }
+
+    fn member(&self, thread: ThreadIndex) -> Option<(usize, ThreadIndex)> {
+        self.members.get(thread.checked_sub(self.first)? as usize).copied()
+    }
+
+    /// Adds an awaited thread and returns its number. `own` is the file's thread.
     pub(super) fn add(
         &mut self,
-        name: &str,
+        (own, name): (ThreadIndex, &str),
         at: &Place,
         waits: (ProcessIndex, StackId),
     ) -> ThreadIndex {
         self.all.push(AwaitedThread { name: name.to_owned(), at: at.clone(), waits });
-        self.first + (self.all.len() - 1) as ThreadIndex
+        self.number(self.all.len() - 1, own)
     }
 
-    /// Adds another thread of the team to an awaited thread, which changes the name to that of the
-    /// team.
-    pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
-        let Some(awaited_thread) = self.all.get_mut((number - self.first) as usize) else { return };
+    fn number(&mut self, of: usize, own: ThreadIndex) -> ThreadIndex {
+        self.members.push((of, own));
+        self.first + (self.members.len() - 1) as ThreadIndex
+    }
+
+    /// Adds another thread to the team of an awaited thread, which changes the name to that of the
+    /// team. Returns the other thread's number.
+    pub(super) fn share(
+        &mut self,
+        first: ThreadIndex,
+        (own, name): (ThreadIndex, &str),
+    ) -> ThreadIndex {
+        let Some((of, _)) = self.member(first) else { return first };
+        self.rename(of, name);
+        self.number(of, own)
+    }
+
+    fn rename(&mut self, of: usize, name: &str) {
+        let awaited_thread = &mut self.all[of];
         if awaited_thread.name == name
             || awaited_thread.name.contains('*')
             || awaited_thread.name == SEVERAL

@@ -29,7 +29,7 @@ impl CodeLine {
 /// The columns of a line: where it is in a few words, under this heading; function, file and line.
 pub(crate) fn columns(heading: &'static str) -> Vec<Column> {
     vec![
-        Column::new("place", heading, Unit::Name),
+        Column::functions("place", heading),
         Column::data("function", Unit::Text),
         Column::data("file", Unit::Text),
         Column::data("line", Unit::Id),

@@ -97,7 +97,7 @@ impl Follower<'_> {
         if team.is_empty() {
             return;
         }
-        let mut numbers = ThreadNumbers { waits, of: FxHashMap::default() };
+        let mut numbers = ThreadNumbers::at(waits);
         let (unseen_exact, unseen_added) = self.divided(&waits.unseen);
         // A wait without a stack counts as a wait at this place if the team worked during most of
         // the wait.
@@ -307,18 +307,33 @@ fn more(row: Sample, times: f64) -> Sample {
     }
 }
 
-/// The thread numbers of the awaited threads at one wait site, by team.
+/// The thread numbers of the awaited threads at one wait site.
 struct ThreadNumbers<'w> {
     waits: &'w WaitSite,
-    of: FxHashMap<String, ThreadIndex>,
+    of: FxHashMap<ThreadIndex, ThreadIndex>,
+    /// The number of the first thread of each team.
+    of_team: FxHashMap<String, ThreadIndex>,
 }
 
 impl ThreadNumbers<'_> {
+    fn at(waits: &WaitSite) -> ThreadNumbers<'_> {
+        ThreadNumbers { waits, of: FxHashMap::default(), of_team: FxHashMap::default() }
+    }
+
     fn of(&mut self, one: &ThreadWork, awaited_threads: &mut AwaitedThreads) -> ThreadIndex {
-        let ThreadNumbers { waits, of } = self;
-        let add = || awaited_threads.add(&one.name, &waits.at, waits.stack);
-        let number = *of.entry(one.team.clone()).or_insert_with(add);
-        awaited_threads.share(number, &one.name);
+        if let Some(number) = self.of.get(&one.thread) {
+            return *number;
+        }
+        let named = (one.thread, &*one.name);
+        let number = match self.of_team.get(&one.team) {
+            Some(first) => awaited_threads.share(*first, named),
+            None => {
+                let number = awaited_threads.add(named, &self.waits.at, self.waits.stack);
+                self.of_team.insert(one.team.clone(), number);
+                number
+            }
+        };
+        self.of.insert(one.thread, number);
         number
     }
 }

@@ -38,7 +38,7 @@ pub use ledger::{Ledger, WallTime};
 pub use life::WindowStart;
 pub use line::{OtherCause, Place};
 pub(crate) use no_core::no_core_share;
-pub use rank_host::{LONGEST, RankHost};
+pub use rank_host::{LONGEST, RankHost, TimeAt};
 pub use report::KIND;
 pub use steps::StepTime;
 pub use workers::WorkersTime;

@@ -9,7 +9,7 @@ use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::base::stats::Repeats;
 use tprof_rank::samples::{CpuTrace, Part};
 use tprof_rank::{Needs, RankTrace, Step, steps_of_one_process};
-use tprof_trace::model::{Sample, ThreadState};
+use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use crate::files::LineBytes;
 
@@ -74,13 +74,24 @@ pub struct RankHost {
     /// Waits and samples in collectives in the judged time.
     pub collective: Vec<Interval>,
     /// The longest waits and samples at each place in the judged time, longest first.
-    pub longest: Vec<(Arc<Place>, Interval)>,
+    pub longest: Vec<TimeAt>,
     /// What the driving thread read and wrote in the judged time, by line. Only [`Self::with_bytes`]
     /// computes it. `None` also if calls on files were not recorded.
     pub bytes: Option<LineBytes>,
 }
 
 const ALL_TIME: Interval = Interval { start: 0, end: u64::MAX };
+
+/// Time at a place.
+#[derive(Clone, Debug)]
+pub struct TimeAt {
+    /// The place.
+    pub place: Arc<Place>,
+    /// The thread that was there: the driving thread, or one that it waits for.
+    pub thread: ThreadIndex,
+    /// When it was there.
+    pub interval: Interval,
+}
 
 /// Number of the longest waits and samples that are stored for each place, and of the places that a
 /// finding lists.
@@ -141,12 +152,11 @@ impl RankHost {
         let rows = [earlier, judged.clone(), later].concat();
         let steps = StepTime::all(&steps, &rows, cpu, &awaited_threads);
         let all = intervals(&judged, cpu, &awaited_threads);
-        let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
-        let collective = collective.map(|(_, interval)| *interval).collect();
-        let at = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
-            let kept = all.iter().filter(|(place, _)| kept(place)).map(|(_, interval)| *interval);
+        let at = |all: &[TimeAt], kept: &dyn Fn(&Place) -> bool| {
+            let kept = all.iter().filter(|one| kept(&one.place)).map(|one| one.interval);
             kept.collect::<Vec<Interval>>()
         };
+        let collective = at(&all, &|place| place.part == Part::Collective);
         let concurrent_of = |kept: Vec<Interval>, but: &Cover| {
             let kept = Cover::of(kept).intersection(&Cover::of([life.window])).without(but);
             match !kept.is_empty() && kept.length() * 100 >= ledger.wall_ns {
@@ -154,7 +164,7 @@ impl RankHost {
                 false => ConcurrentWork::default(),
             }
         };
-        let concurrent = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
+        let concurrent = |all: &[TimeAt], kept: &dyn Fn(&Place) -> bool| {
             concurrent_of(at(all, kept), &Cover::default())
         };
         let [locked, without_core, without_gil] = [Part::Lock, Part::NoCore, Part::Gil]
@@ -251,13 +261,9 @@ impl RankHost {
 pub type LineKey = (String, u32, String);
 
 /// Returns the place and the interval of each row.
-fn intervals(
-    rows: &[Sample],
-    trace: &CpuTrace,
-    awaited_threads: &AwaitedThreads,
-) -> Vec<(Arc<Place>, Interval)> {
+fn intervals(rows: &[Sample], trace: &CpuTrace, awaited_threads: &AwaitedThreads) -> Vec<TimeAt> {
     let mut places: FxHashMap<(u32, u32, ThreadState), Arc<Place>> = FxHashMap::default();
-    let mut found: Vec<(Arc<Place>, Interval)> = Vec::new();
+    let mut found: Vec<TimeAt> = Vec::new();
     for row in rows {
         let place = places.entry((row.thread, row.stack, row.state)).or_insert_with(|| {
             let state = trace.state(row.process, row.stack, row.state);
@@ -275,16 +281,17 @@ fn intervals(
             _ => row.time_ns,
         };
         let interval = Interval::new(start_ns, start_ns.saturating_add(row.weight_ns));
-        found.push((Arc::clone(place), interval));
+        let thread = awaited_threads.own(row.thread).unwrap_or(row.thread);
+        found.push(TimeAt { place: Arc::clone(place), thread, interval });
     }
     found
 }
 
-fn longest(mut found: Vec<(Arc<Place>, Interval)>) -> Vec<(Arc<Place>, Interval)> {
-    found.sort_by_key(|(_, interval)| (std::cmp::Reverse(interval.length()), *interval));
+fn longest(mut found: Vec<TimeAt>) -> Vec<TimeAt> {
+    found.sort_by_key(|one| (std::cmp::Reverse(one.interval.length()), one.interval));
     let mut counts: FxHashMap<Arc<Place>, usize> = FxHashMap::default();
-    found.retain(|(place, _)| {
-        let count = counts.entry(Arc::clone(place)).or_default();
+    found.retain(|one| {
+        let count = counts.entry(Arc::clone(&one.place)).or_default();
         *count += 1;
         *count <= LONGEST
     });
@@ -336,11 +343,12 @@ mod tests {
     #[test]
     fn the_longest_waits_are_kept_for_each_line_separately() {
         let at = |start: u64, length: u64| Interval::new(start, start + length);
-        let mut all: Vec<_> = (0..30).map(|i| (place(7), at(i * 100, 50))).collect();
-        all.extend([(place(9), at(5000, 1)), (place(9), at(6000, 2))]);
+        let of = |place: Arc<Place>, interval| TimeAt { place, thread: 0, interval };
+        let mut all: Vec<_> = (0..30).map(|i| of(place(7), at(i * 100, 50))).collect();
+        all.extend([of(place(9), at(5000, 1)), of(place(9), at(6000, 2))]);
         let kept = longest(all);
-        let of = |line: u32| kept.iter().filter(|(place, _)| place.line == line).count();
+        let of = |line: u32| kept.iter().filter(|one| one.place.line == line).count();
         assert_eq!((of(7), of(9)), (LONGEST, 2));
-        assert_eq!(kept.last().unwrap().1, at(5000, 1));
+        assert_eq!(kept.last().unwrap().interval, at(5000, 1));
     }
 }

@@ -90,7 +90,7 @@ fn parts(ranks: &Ranks, why: &str) -> Table {
         Column::data("function", Unit::Text),
         Column::data("file", Unit::Text),
         Column::data("line", Unit::Id),
-        Column::new("most", "mostly in", Unit::Name),
+        Column::functions("most", "mostly in"),
     ];
     let mut table = Table::new("parts", "Wall time of the driving thread", columns)
         .about(
@@ -176,7 +176,7 @@ fn places(ranks: &Ranks, why: &str) -> Table {
         Column::data("thread", Unit::Text),
         Column::data("bytes", Unit::Bytes),
         Column::new("bytes_per_s", rate_heading, Unit::BytesPerSecond),
-        Column::new("place", "line, and what it calls", Unit::Name),
+        Column::functions("place", "line, and what it calls"),
     ];
     let mut table = Table::new("places", "Places, by wall time", columns)
         .about("the innermost line of the user's own code; in brackets: of that thread")

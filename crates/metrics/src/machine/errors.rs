@@ -102,6 +102,14 @@ impl MachineErrors {
         self.devices.iter().flat_map(|facts| facts["devices"].as_array()).flatten()
     }
 
+    /// Whether there was any error: one that was reported, or a counter of errors that rose.
+    pub fn has_any(&self) -> bool {
+        let rose = |(key, totals): (&CounterKey, &Totals)| {
+            key.1 != counter::TCP_SENT && !MachineErrors::rises(totals).is_empty()
+        };
+        !self.errors.is_empty() || self.counters.iter().any(rose)
+    }
+
     /// Whether anything was watched for errors. Readings of devices by an earlier version of tprof
     /// have none.
     pub fn were_watched(&self) -> bool {

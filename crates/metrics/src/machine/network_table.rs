@@ -33,18 +33,19 @@ pub(super) fn network_table(hosts: &BTreeMap<&str, HostTraffic>) -> Table {
         Column::new("peak_received_bytes_per_s", "peak in", Unit::BytesPerSecond),
         Column::new("peak_sent_bytes_per_s", "peak out", Unit::BytesPerSecond),
         Column::new("line_bytes_per_s", "line rate", Unit::BytesPerSecond),
-        Column::new("peak_share", "peak", Unit::Share),
+        Column::new("peak_share", "peak use", Unit::Share),
         Column::new("errors", "errors", Unit::Count),
         Column::new("drops", "drops", Unit::Count),
         Column::data("kind", Unit::Text),
         Column::data("namespace", Unit::Id),
-        Column::new("ranks", "of", Unit::Text),
+        Column::new("ranks", "ranks", Unit::Text),
         Column::new("place", "interface or port", Unit::Name),
     ];
     Table::new("network", "What went over the network", columns)
         .about(
-            "of all programs in tprof's network namespace, not of the job only, with headers; peak: \
-             between two readings (of: ranks in a network namespace of their own)",
+            "bytes of all programs, not of the job only, with headers; peak: the highest rate between \
+             two readings; peak use: its share of the line rate; ranks: those that have a network of \
+             their own, as in a container, with this interface",
         )
         .empty(why)
 }

@@ -48,7 +48,7 @@ pub(super) fn body(parts: &[(RankContext, (MachineErrors, FileTraffic))]) -> Bod
         network_rows(name, &traffic[name], host, &mut tables[2]);
         watched(host, &mut tables[3]);
     }
-    let watch = hosts.iter().map(|(name, (_, host))| format!("on {name} {}", host.watch()));
+    let watch = hosts.iter().map(|(name, (_, host))| format!("on host {name}, {}", host.watch()));
     let mut notes: Vec<String> = if why == NOT_WATCHED { Vec::new() } else { watch.collect() };
     for (name, host) in &traffic {
         notes.extend(host.missing().into_iter().map(|why| format!("network of {name}: {why}")));
@@ -145,7 +145,7 @@ fn counters_table(why: &str) -> Table {
     let columns = vec![
         Column::data("host", Unit::Text),
         Column::new("gpu", "GPU", Unit::Id),
-        Column::new("place", "place", Unit::Text),
+        Column::new("place", "interface or port", Unit::Text),
         Column::new("count", "count", Unit::Count),
         Column::data("sent", Unit::Count),
         Column::new("first_ns", "first", Unit::Time),
@@ -154,7 +154,10 @@ fn counters_table(why: &str) -> Table {
         Column::new("name", "errors", Unit::Name),
     ];
     Table::new("counters", "Counted errors since the run began", columns)
-        .about("place: the interface, port or link; the network's are of tprof's network namespace")
+        .about(
+            "of the whole machine, not of the job only; those of TCP are of the host's network, or of \
+             the container's that tprof ran in",
+        )
         .empty(why)
 }
 
@@ -232,7 +235,7 @@ mod tests {
         assert_eq!(
             body.notes,
             [
-                "on node tprof watched the network and 1 GPU; the kernel's log was not readable: denied"
+                "on host node, tprof watched the network and 1 GPU; the kernel's log was not readable: denied"
             ]
         );
     }

@@ -109,7 +109,7 @@ columns! { pub(crate) SAMPLES of SampleRow:
     "thread" Id "row of `threads`" |r, _| Cell::uint(r.row.thread.into());
     "tid" Int "thread id" |r, c| c.tid(r.row.thread);
     "stack" Int "stack in `stack_frames`" |r, _| Cell::opt((r.row.stack > 0).then_some(r.row.stack));
-    "function" Text "its innermost function, what was inlined into it included" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.function));
+    "function" Text "its innermost function, which may be an inlined one" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.function));
     "file" Text "source file of the line that ran or waited" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.file));
     "line" Int "that line" |r, _| Cell::opt(r.innermost.as_ref().map(|at| at.line).filter(|line| *line > 0));
     "module" Text "library or program of the function" |r, _| r.innermost.as_ref().map_or(Cell::Null, |at| Cell::text(&at.module));

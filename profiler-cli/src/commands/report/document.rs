@@ -55,9 +55,9 @@ pub fn tables(page: &mut Page, tables: &[Table], top: usize) {
 fn title(page: &mut Page, table: &Table, top: usize) {
     let (all, _) = table.counted(top);
     let top = table.most_shown(top);
-    let cut = match table.view != View::Curve && all > top {
-        true => format!(", {} of {}", top, count(all as u64)),
-        false => String::new(),
+    let cut = match table.view {
+        View::Curve => String::new(),
+        _ => table::cut(top, all),
     };
     page.caption(&format!("{}{cut}", table.title));
     if !table.about.is_empty() {
@@ -82,6 +82,9 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
     for (at, (_, column)) in shown.iter().enumerate() {
         if column.unit == Unit::Name {
             out = out.names(at);
+            if column.is_of_functions {
+                out = out.functions();
+            }
         }
     }
     let mut reasons: Vec<String> = Vec::new();
@@ -344,7 +347,7 @@ mod tests {
     fn rows_that_are_left_out_are_counted() {
         let mut page = Page::new(Form::Text(80));
         rows(&mut page, &table(), 1);
-        assert!(page.into_text().starts_with("Kernels by time, 1 of 2\n"));
+        assert!(page.into_text().starts_with("Kernels by time, 1 of 2 (--top N shows more)\n"));
         let mut page = Page::new(Form::Text(80));
         rows(&mut page, &Table::new("x", "X", Vec::new()).empty("no kernel was recorded"), 1);
         assert_eq!(page.into_text(), "X\n  none: no kernel was recorded\n");
@@ -381,7 +384,7 @@ mod tests {
         assert!(text.ends_with("  longest       1.5 ms\n  try           b\n"), "{text}");
         let mut page = Page::new(Form::Text(80));
         cards(&mut page, &table, 1);
-        assert!(page.into_text().starts_with("Findings, 1 of 2\n"));
+        assert!(page.into_text().starts_with("Findings, 1 of 2 (--top N shows more)\n"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tprof_rank::base::names::short;
 use tprof_rank::base::reading::Reading;
 
 use crate::terminal::page::Page;
-use crate::terminal::table::Table;
+use crate::terminal::table::{Table, cut};
 
 /// Returns the ranks whose devices did work, with this work.
 fn of_ranks(report: &Report) -> Vec<(&Rank, &Gpu)> {
@@ -154,7 +154,8 @@ pub fn kernels(page: &mut Page, report: &Report, top: usize) {
     let total = |gpu: &Gpu| gpu.top_kernels.iter().map(|row| row.total_ns).sum::<u64>();
     let Some((rank, gpu)) = ranks.iter().max_by_key(|(_, gpu)| total(gpu)) else { return };
     let whose = if ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
-    page.heading(&format!("Kernels with the most time{whose}"));
+    let cut = cut(top, gpu.top_kernels.len());
+    page.heading(&format!("Kernels with the most time{whose}{cut}"));
     let mut table =
         Table::aligned(&[("total", false), ("share", false), ("runs", false), ("kernel", true)])
             .names(3);

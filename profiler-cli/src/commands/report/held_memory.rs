@@ -8,6 +8,7 @@ use super::document::{shown_cell, tables};
 use super::frames;
 use super::head::{self, Head};
 use crate::terminal::page::{Form, Page};
+use crate::terminal::table::cut;
 
 /// Returns the text of the whole page, with `top` sites.
 pub fn text(document: &Document, top: usize, width: usize) -> String {
@@ -24,8 +25,7 @@ pub fn text(document: &Document, top: usize, width: usize) -> String {
 /// Adds the sites with their stacks, as the memory report does.
 fn sites(page: &mut Page, table: &Table, top: usize) {
     let all = table.rows.len();
-    let cut = if all > top { format!(", {top} of {all}") } else { String::new() };
-    page.heading(&format!("{}{cut}", table.title));
+    page.heading(&format!("{}{}", table.title, cut(top, all)));
     if table.rows.is_empty() {
         page.paragraph(2, &format!("none: {}", table.empty));
     }

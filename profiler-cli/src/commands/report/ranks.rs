@@ -7,7 +7,7 @@ use tprof_rank::base::reading::Reading;
 
 use super::head::cell;
 use crate::terminal::page::Page;
-use crate::terminal::table::Table;
+use crate::terminal::table::{Table, cut};
 
 /// Returns the rank with the highest peak, or the first rank.
 pub fn highest_peak(report: &Report) -> Option<&Rank> {
@@ -26,7 +26,7 @@ pub fn table(page: &mut Page, report: &Report, top: usize) {
     if report.ranks.len() < 2 {
         return;
     }
-    page.heading("Ranks, by peak");
+    page.heading(&format!("Ranks, by peak{}", cut(top, report.ranks.len())));
     let mut ranks: Vec<&Rank> = report.ranks.iter().collect();
     ranks.sort_by_key(|rank| std::cmp::Reverse(weight(rank)));
     let headings = ["heap peak", "at", "live at exit", "allocations", "resident", "processes"];

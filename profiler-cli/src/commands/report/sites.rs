@@ -10,7 +10,7 @@ use tprof_rank::base::reading::Reading;
 use super::head::{cell, plural};
 use super::{distinguish, frames};
 use crate::terminal::page::Page;
-use crate::terminal::table::Table;
+use crate::terminal::table::{MORE, Table};
 
 /// Number of rows in a short list.
 const SHORT: usize = 5;
@@ -156,12 +156,15 @@ fn estimates(memory: &HostMemory) -> bool {
     memory.sites.iter().any(|site| site.peak_bytes.error().is_some())
 }
 
-/// Returns ` (10 of 1,234 sites)`, or an empty text if all sites are shown.
+/// Returns ` (10 of 1,234 sites; --top N shows more)`, or an empty text if all sites are shown.
 fn of(memory: &HostMemory, top: usize) -> String {
     let shown = top.min(memory.sites.len());
-    if shown < memory.sites_total {
-        format!(" ({shown} of {})", plural(memory.sites_total as u64, "site", "sites"))
-    } else {
-        String::new()
+    // The report keeps only the largest sites.
+    let how = if shown < memory.sites.len() { format!("; {MORE}") } else { String::new() };
+    match shown < memory.sites_total {
+        true => {
+            format!(" ({shown} of {}{how})", plural(memory.sites_total as u64, "site", "sites"))
+        }
+        false => String::new(),
     }
 }

@@ -89,14 +89,19 @@ fn made(others: &[Sample]) -> TraceFile {
     made.finish()
 }
 
+/// Returns a driving thread's rows with those of the threads that it waits for, given the rows of
+/// others.
+fn rows(file: &TraceFile, own: &[Sample]) -> (Vec<Sample>, AwaitedThreads) {
+    let cpu = CpuTrace::load(file);
+    let (process, thread, tid) = (0, 0, 100);
+    let driver = Driver { process, thread, tid, name: "".into(), start_ns: 0, end_ns: WINDOW.end };
+    follow(file, &cpu, &driver, own.to_vec(), WINDOW, AwaitedThreads::from(9))
+}
+
 /// Returns the ledger of a driving thread's rows, given the rows of others.
 fn ledger(own: &[Sample], others: &[Sample]) -> Ledger {
     let file = made(&[own, others].concat());
-    let cpu = CpuTrace::load(&file);
-    let (process, thread, tid) = (0, 0, 100);
-    let driver = Driver { process, thread, tid, name: "".into(), start_ns: 0, end_ns: WINDOW.end };
-    let (rows, awaited_threads) =
-        follow(&file, &cpu, &driver, own.to_vec(), WINDOW, AwaitedThreads::from(9));
+    let (rows, awaited_threads) = rows(&file, own);
     Ledger::of(&file, &rows, WINDOW, &awaited_threads).0
 }
 
@@ -185,8 +190,17 @@ fn of_threads_that_take_turns_only_the_running_one_counts() {
         })
     };
     let others: Vec<Sample> = turns(2, 0).chain(turns(6, 1)).collect();
-    let found = ledger(&waits(9, 4000, 8000), &others);
+    let own = waits(9, 4000, 8000);
+    let file = made(&[&own[..], &others].concat());
+    let (rows, awaited_threads) = rows(&file, &own);
+    let found = Ledger::of(&file, &rows, WINDOW, &awaited_threads).0;
     assert_eq!(followed(&found), [("maker_*".to_owned(), Part::Python, 4000)]);
+    // Each row still tells which thread of the team ran.
+    let ran = |own: u32| {
+        let of = rows.iter().filter(|row| awaited_threads.own(row.thread) == Some(own));
+        of.filter(|row| row.state == Running).map(|row| row.weight_ns).sum::<u64>()
+    };
+    assert_eq!((ran(2), ran(6), ran(0)), (2000, 2000, 0));
     // If there is only one such thread, it waits for its turn while no other thread runs.
     let others: Vec<Sample> = turns(2, 0).collect();
     let found = ledger(&waits(9, 4000, 8000), &others);

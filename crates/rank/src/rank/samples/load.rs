@@ -29,7 +29,7 @@ pub struct CpuTrace {
 }
 
 /// Stands for the stack of a sample without one.
-static NO_STACK: Stack = Stack { functions: Vec::new(), lines: Vec::new(), inlined: 0, cut: false };
+static NO_STACK: Stack = Stack { functions: Vec::new(), lines: Vec::new(), cut: false };
 
 type SampleKey = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
@@ -129,7 +129,6 @@ impl CpuTrace {
                 state: wait_of(state, &stack.functions, names),
                 stack: stack.functions.clone(),
                 id,
-                inlined: stack.inlined,
                 cut: stack.cut,
                 weight_ns: rows.weight_ns,
                 shared: UnsampledShare::default(),

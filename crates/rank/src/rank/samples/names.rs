@@ -96,12 +96,10 @@ impl FunctionTable {
 /// The functions of a stack.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
-    /// The functions, innermost first.
+    /// The functions, innermost first, inlined ones included.
     pub functions: Vec<FuncId>,
     /// The source line that each function was at; 0 if unknown.
     pub lines: Vec<u32>,
-    /// The first `inlined` functions were inlined into the one after them.
-    pub inlined: usize,
     /// Whether the stack was cut.
     pub cut: bool,
 }
@@ -127,7 +125,6 @@ impl<'a> FrameFunctions<'a> {
         names: &mut FunctionTable,
     ) -> Stack {
         let Some(found) = self.file.stack(process, stack) else { return Stack::default() };
-        let mut inlined = 0;
         let mut all: Vec<FuncId> = Vec::with_capacity(found.frames.len());
         let mut lines = Vec::with_capacity(found.frames.len());
         for frame in self.frames.shown(found) {
@@ -136,9 +133,6 @@ impl<'a> FrameFunctions<'a> {
                 self.known.insert((process, frame), named);
             }
             let functions = &self.known[&(process, frame)];
-            if all.is_empty() {
-                inlined = functions.len().saturating_sub(1);
-            }
             // Successive kernel functions without a name are merged into one, since a reader learns
             // nothing from their number.
             let last = functions.last().map(|(id, _)| id);
@@ -148,7 +142,7 @@ impl<'a> FrameFunctions<'a> {
                 lines.extend(functions.iter().map(|(_, line)| *line));
             }
         }
-        Stack { functions: all, lines, inlined, cut: found.end != 0 }
+        Stack { functions: all, lines, cut: found.end != 0 }
     }
 
     fn frame(

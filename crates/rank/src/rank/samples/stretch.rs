@@ -14,12 +14,10 @@ pub struct Stretch {
     pub thread: ThreadIndex,
     /// The state of the thread; waits are separated by cause.
     pub state: ThreadState,
-    /// Functions, innermost first; empty if no stack was taken.
+    /// Functions, innermost first, inlined ones included; empty if no stack was taken.
     pub stack: Vec<FuncId>,
     /// The stack's id; `CpuTrace::stack` returns the lines of that stack.
     pub id: StackId,
-    /// The first `inlined` functions were inlined into the one after them.
-    pub inlined: usize,
     /// Whether the stack was cut.
     pub cut: bool,
     /// Time, ns; for waits, this includes a share of the waits without a sample.

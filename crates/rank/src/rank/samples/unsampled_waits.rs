@@ -161,7 +161,6 @@ mod tests {
             state,
             stack: stack.to_vec(),
             id: 0,
-            inlined: 0,
             cut: false,
             weight_ns,
             shared: UnsampledShare::default(),
