@@ -230,6 +230,25 @@ fn a_waiting_worker_is_distinguished_from_idle_helper_processes() {
     }
 }
 
+/// A process that sleeps for a fixed time may by chance wake right before every third wait ends.
+#[test]
+fn a_process_that_wakes_in_step_with_some_waits_is_not_a_worker_beside_one_that_ends_them() {
+    let mut made = WorkersJob::new();
+    fetches(&mut made);
+    made.process(2, 0);
+    let looks = made.stack(2, &[("looks", "/me/service.py"), BOOT]);
+    let mut from = 0;
+    for wakes in (WAITS - MS / 10..ITEMS * ITEM).step_by(3 * ITEM as usize) {
+        made.wait(2, looks, ThreadState::Sleep, from, wakes - from);
+        from = wakes + MS / 20;
+    }
+    made.wait(2, looks, ThreadState::Sleep, from, ITEMS * ITEM - from);
+    let outcome = made.asked();
+    let [(finding, _)] = &outcome.found[..] else { panic!("{:?}", outcome.found) };
+    assert!(finding.seen.contains("fetch (data.py:7)"), "{}", finding.seen);
+    assert!(!finding.seen.contains("looks"), "{}", finding.seen);
+}
+
 #[test]
 fn the_start_of_workers_is_a_separate_finding() {
     let mut made = WorkersJob::new();

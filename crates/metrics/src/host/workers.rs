@@ -162,9 +162,14 @@ impl Workers {
             .iter()
             .map(|(team, _)| ahead(&sum(team, |one| &one.ran), waits, window))
             .collect();
-        let ends = teams.iter().zip(&ahead).any(|((team, _), ahead)| {
-            ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
-        });
+        let ending: Vec<bool> = teams
+            .iter()
+            .zip(&ahead)
+            .map(|((team, _), ahead)| {
+                ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
+            })
+            .collect();
+        let ends = ending.contains(&true);
         let is_busy = |share: f64| share >= MOSTLY_RUNNING;
         // If one team is busy during most of the waits, its work explains them, and not the sleep
         // of another process. The exception is a process whose work clearly ends the waits.
@@ -172,9 +177,11 @@ impl Workers {
         // If no process is clearly awaited, choose the most likely one.
         let is_clear = ahead.iter().any(|one| one.is_clear);
         let best = ahead.iter().map(|one| one.errors).fold(LEAST_ERRORS, f64::max);
-        for ((team, share), ahead) in teams.iter().zip(&ahead) {
+        for (((team, share), ahead), ending) in teams.iter().zip(&ahead).zip(ending) {
             let is_best = !is_clear && ahead.errors >= best;
-            let is_ahead = !is_explained && (ahead.is_clear || is_best);
+            // Beside a team that ends most waits, one that ends some of them does so by chance: it
+            // may wake in step with every third wait, say.
+            let is_ahead = !is_explained && (ahead.is_clear || is_best) && (ending || !ends);
             let is_awaited = is_ahead || is_busy(*share) && !ends;
             if is_awaited || *share >= LEAST_RUNNING && !(is_busy(*share) && ends) {
                 found.makers.extend(team.iter().map(|one| one.process));
