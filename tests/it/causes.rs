@@ -152,7 +152,7 @@ fn round_trips_to_a_peer_are_counted_with_their_answers() {
     let Some(planted) = Planted::run("requests") else { return };
     planted.is_found("NetworkWait", "socket", 0.1);
     let text = planted.text("NetworkWait");
-    assert!(text.contains("What it waits for: socket 127.0.0.1:"), "{text}");
+    assert!(text.contains("socket 127.0.0.1:"), "{text}");
     let requests = text.split(" requests had answers of ").next().unwrap().rsplit(' ').next();
     // Those before the first sample lie outside of the judged time.
     let requests: u64 = requests.unwrap().parse().unwrap_or_else(|_| panic!("{text}"));

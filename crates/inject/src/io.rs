@@ -9,13 +9,13 @@
 //! - A call takes tens of nanoseconds to record, but a stack with Python's functions takes up to
 //!   50 us while Python's lock is given up, as it is during such calls. So in each part of the time a
 //!   thread takes one of a read, one of a write and one of another call; and one of each call that
-//!   takes long.
+//!   takes long. It takes none before the collector knows the process's code.
 //! - Descriptors that libc itself, or a direct system call, opens and closes are not seen. The
 //!   collector compares the bytes with the kernel's count for the process.
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
-use crate::{arch, fork_tables, gate, ring, stacks, state, sys};
+use crate::{arch, fork_tables, gate, ring, stacks, state, sys, unwind};
 use core::ffi::{CStr, c_int};
 use tprof_wire::io::{Call, MAX_NAME_BYTES, NAMED_WORDS, NO_OFFSET, Named, Operation, naming};
 use tprof_wire::record::ExtKind;
@@ -138,7 +138,9 @@ impl Begun {
         let taken = if before & !KINDS == part { before & KINDS } else { 0 };
         let ticks = clock.wrapping_sub(self.start);
         let is_long = ticks >= LONG;
-        let stack = if taken & kind(operation) != 0 && !is_long {
+        let is_due = taken & kind(operation) == 0 || is_long;
+        // A job must not wait for its first calls' stacks, which on a busy machine may take long.
+        let stack = if !is_due || !unwind::is_code_known(thread) {
             0
         } else {
             thread.io_part.set(part | taken | kind(operation));

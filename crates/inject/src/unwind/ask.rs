@@ -3,7 +3,7 @@
 use super::loaded_rows;
 use crate::block::Thread;
 use crate::{arch, collector_liveness, state, sys};
-use tprof_wire::region::RegionHeader;
+use tprof_wire::region::{RegionHeader, stack_mode};
 use tprof_wire::sync::{AtomicBool, AtomicU64, Ordering::*};
 
 /// The earliest time at which the collector may be asked again, and the exponent of the next pause.
@@ -74,6 +74,23 @@ pub fn post() {
     if let Some(header) = state::header() {
         header.modules_wanted.fetch_add(1, AcqRel);
     }
+}
+
+/// Whether the collector has read this process's mappings, and so knows its interpreter, too. If it
+/// hasn't, it is asked to, and this doesn't wait. A call that is made all the time, and of which any
+/// later one will do, takes no stack until then.
+#[inline]
+pub fn is_code_known(thread: &Thread) -> bool {
+    let Some(header) = state::header() else { return false };
+    if header.modules_answered.load(Relaxed) != 0 {
+        return true;
+    }
+    if header.modules_wanted.load(Relaxed) == 0
+        && state::STACK_MODE.load(Relaxed) != stack_mode::OFF
+    {
+        ask_at_once(thread, header);
+    }
+    false
 }
 
 /// Like [`ask`], for mappings that are not in the module table. A forked child that can walk its stack

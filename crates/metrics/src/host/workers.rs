@@ -35,6 +35,8 @@ const LEAST_RUNNING: f64 = 0.1;
 const MOSTLY_RUNNING: f64 = 0.5;
 /// Largest score of a single wait, however soon its end follows a run of the process.
 const MOST_SCORE: f64 = 7.0;
+/// Score of a wait that ends as soon after a run as one in five would by chance.
+const SOON: f64 = 1.609_437_9;
 /// For a clear result, waits must end sooner after a run of the process than by chance. The
 /// difference must be at least this many standard errors.
 const LEAST_ERRORS: f64 = 3.0;
@@ -45,7 +47,8 @@ const LEAST_MORE: f64 = 1.5;
 /// A process that ends a wait by handing over its data ran within this time before the wait's end,
 /// ns.
 const HANDS_OVER_NS: u64 = 1_000_000;
-/// A process counts as one that hands over data if it ends at least this share of the waits.
+/// A process counts as one that hands over data if it ends at least this share of the waits, or if so
+/// many end soon after it ran.
 const MOST_ENDS: f64 = 2.0 / 3.0;
 /// A process works alone if the others of its team wait for tasks for at least this share of the
 /// waits.
@@ -162,14 +165,9 @@ impl Workers {
             .iter()
             .map(|(team, _)| ahead(&sum(team, |one| &one.ran), waits, window))
             .collect();
-        let ending: Vec<bool> = teams
-            .iter()
-            .zip(&ahead)
-            .map(|((team, _), ahead)| {
-                ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
-            })
-            .collect();
-        let ends = ending.contains(&true);
+        let ends = teams.iter().zip(&ahead).any(|((team, _), ahead)| {
+            ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
+        });
         let is_busy = |share: f64| share >= MOSTLY_RUNNING;
         // If one team is busy during most of the waits, its work explains them, and not the sleep
         // of another process. The exception is a process whose work clearly ends the waits.
@@ -177,11 +175,14 @@ impl Workers {
         // If no process is clearly awaited, choose the most likely one.
         let is_clear = ahead.iter().any(|one| one.is_clear);
         let best = ahead.iter().map(|one| one.errors).fold(LEAST_ERRORS, f64::max);
-        for (((team, share), ahead), ending) in teams.iter().zip(&ahead).zip(ending) {
+        // Beside a team that runs right before most waits end, one that does so before some of them
+        // may wake in step with every third wait, say.
+        let runs_before_most = |one: &HeadStart| one.is_clear && one.soon >= MOST_ENDS;
+        let has_one = ahead.iter().any(runs_before_most);
+        for ((team, share), ahead) in teams.iter().zip(&ahead) {
             let is_best = !is_clear && ahead.errors >= best;
-            // Beside a team that ends most waits, one that ends some of them does so by chance: it
-            // may wake in step with every third wait, say.
-            let is_ahead = !is_explained && (ahead.is_clear || is_best) && (ending || !ends);
+            let is_by_chance = has_one && !runs_before_most(ahead);
+            let is_ahead = !is_explained && (ahead.is_clear || is_best) && !is_by_chance;
             let is_awaited = is_ahead || is_busy(*share) && !ends;
             if is_awaited || *share >= LEAST_RUNNING && !(is_busy(*share) && ends) {
                 found.makers.extend(team.iter().map(|one| one.process));
@@ -296,6 +297,9 @@ fn by_line<'d>(threads: impl Iterator<Item = &'d ThreadAtPlace>) -> Vec<(Place, 
 struct HeadStart {
     /// The difference from chance in standard errors.
     errors: f64,
+    /// The share of the waits that end so soon after a run of the process as one in five would by
+    /// chance.
+    soon: f64,
     /// Whether the difference is larger than a busy machine causes for processes that only happen
     /// to run at the same times.
     is_clear: bool,
@@ -345,7 +349,8 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
     // required of it.
     let least = ((-lowest.ln() - mean) / 2.0).min(LEAST_MORE);
     let errors = more / error;
-    HeadStart { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
+    let soon = scores.iter().filter(|score| **score >= SOON).count() as f64 / count;
+    HeadStart { errors, soon, is_clear: errors >= LEAST_ERRORS && more >= least }
 }
 
 /// Whether most waits end when a process hands over its data. It must have run within each such
