@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tprof_tests::{
-    Job, Refused, Scratch, Traced, assert_unchanged, document, need, program, tprof, traced,
+    Job, Refused, Scratch, Traced, assert_unchanged, document, need, program, report, tprof, traced,
 };
 
 fn job() -> Job {
@@ -41,6 +41,15 @@ fn the_program_notices_nothing() {
     let scratch = Scratch::new();
     let run = assert_unchanged(&job(), &[&[], &["--io", "off"]], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+}
+
+#[test]
+fn no_call_waits_for_the_collector_to_know_the_code() {
+    let scratch = Scratch::new();
+    let run = traced(&job(), &["--mem", "off"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let report = report(&run.run);
+    assert_eq!(report.0["overhead"]["wait_ns"], 0, "{}", report.0["overhead"]);
 }
 
 #[test]

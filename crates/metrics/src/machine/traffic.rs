@@ -327,26 +327,6 @@ fn at(totals: &Totals, time_ns: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tprof_rank::base::intervals::Interval;
-
-    #[test]
-    fn the_line_that_is_used_most_is_found_for_the_time_in_question() {
-        let traffic = FileTraffic::example(18_000.0);
-        let between = |from, to| traffic.fullest_line(&Cover::of([Interval::new(from, to)]));
-        let of_second_tenth = between(100_000_000, 200_000_000).unwrap();
-        assert_eq!(of_second_tenth.place, "eth0");
-        assert!((of_second_tenth.bytes_per_s - 9000.0).abs() < 1e-6);
-        assert!((of_second_tenth.share() - 0.5).abs() < 1e-9);
-        assert!((between(0, 100_000_000).unwrap().share() - 1000.0 / 18_000.0).abs() < 1e-9);
-        assert_eq!(traffic.fullest_line(&Cover::default()), None);
-        let unknown = FileTraffic { facts: None, ..traffic.clone() };
-        assert_eq!(unknown.fullest_line(&Cover::of([Interval::new(0, 1)])), None);
-    }
-}
-
-#[cfg(test)]
 impl FileTraffic {
     /// Readings of an interface that received 100 bytes in the first tenth of a second and 900 in
     /// the second one, and sent nothing.
@@ -364,5 +344,25 @@ impl FileTraffic {
             facts: Some(facts),
             ..FileTraffic::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tprof_rank::base::intervals::Interval;
+
+    #[test]
+    fn the_line_that_is_used_most_is_found_for_the_time_in_question() {
+        let traffic = FileTraffic::example(18_000.0);
+        let between = |from, to| traffic.fullest_line(&Cover::of([Interval::new(from, to)]));
+        let of_second_tenth = between(100_000_000, 200_000_000).unwrap();
+        assert_eq!(of_second_tenth.place, "eth0");
+        assert!((of_second_tenth.bytes_per_s - 9000.0).abs() < 1e-6);
+        assert!((of_second_tenth.share() - 0.5).abs() < 1e-9);
+        assert!((between(0, 100_000_000).unwrap().share() - 1000.0 / 18_000.0).abs() < 1e-9);
+        assert_eq!(traffic.fullest_line(&Cover::default()), None);
+        let unknown = FileTraffic { facts: None, ..traffic.clone() };
+        assert_eq!(unknown.fullest_line(&Cover::of([Interval::new(0, 1)])), None);
     }
 }
