@@ -136,7 +136,7 @@ fn the_thread_that_holds_a_lock_is_named_with_its_line() {
 #[test]
 fn the_file_or_peer_that_is_waited_for_is_named() {
     for (way, rule, what) in
-        [("file", "BlockingIo", "/fifo "), ("socket", "NetworkWait", "What it waits for: socket ")]
+        [("file", "BlockingIo", "/fifo "), ("socket", "NetworkWait", " socket")]
     {
         for no_perf in [false, true] {
             let plant = Plant { no_perf, ..Plant::new(Python, way) };

@@ -46,7 +46,7 @@ pub fn process_exit(status: i32, how: u64) {
 
 /// Called before code goes away, whose names the collector may not know yet.
 pub fn code_goes() {
-    if state::is_attached()
+    if unwind::are_names_owed()
         && let Some(thread) = gate::recording_if_own()
     {
         unwind::wait_for_owed_names(thread);

@@ -66,8 +66,11 @@ impl Rule for NetworkWait {
         let calls = scene.files().map(SocketCalls::of).unwrap_or_default();
         let line = line_use(scene, host);
         let is_full = line.as_ref().is_some_and(|line| line.share() >= FULL);
-        let mut seen = with_lines(&format!("It waits for {}", waited(host, &places)), &places)
-            + &waited_for(host, Part::Socket, ns);
+        let mut seen = with_lines(&format!("It waits for {}", waited(host, &places)), &places);
+        // The calls name all their peers. Waits name those that tprof could look up in time.
+        if calls.ns * 2 < ns {
+            seen += &waited_for(host, Part::Socket, ns);
+        }
         if let Some(files) = scene.files() {
             seen += &transferred(files, MOST_SHOWN, |of| of.kind == FileKind::Socket && !of.saves);
         }
@@ -125,20 +128,23 @@ struct SocketCalls {
     /// Bytes that were received.
     received: u64,
     connections: u64,
+    /// Time in all calls, ns. A program that polls hardly waits in them.
+    ns: u64,
 }
 
 impl SocketCalls {
     fn of(files: &JudgedFiles) -> SocketCalls {
+        let of_sockets =
+            || files.driving.iter().filter(|(of, _)| of.kind == FileKind::Socket && !of.saves);
         let sum = |operation, what: fn(&FileSums) -> u64| {
-            let of_sockets = files.driving.iter().filter(|(of, _)| {
-                (of.kind, of.operation) == (FileKind::Socket, operation) && !of.saves
-            });
-            of_sockets.map(|(_, sum)| what(sum)).sum()
+            let of_it = of_sockets().filter(|(of, _)| of.operation == operation);
+            of_it.map(|(_, sum)| what(sum)).sum()
         };
         SocketCalls {
             requests: sum(FileOperation::Write, |sum| sum.calls),
             received: sum(FileOperation::Read, |sum| sum.bytes),
             connections: sum(FileOperation::Connect, |sum| sum.calls),
+            ns: of_sockets().map(|(_, sum)| sum.ns).sum(),
         }
     }
 

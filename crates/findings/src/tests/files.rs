@@ -42,10 +42,10 @@ impl FilesJob {
         self.samples.last_mut().unwrap().stack = 1;
     }
 
-    /// Adds calls on a socket.
-    fn on_socket(&mut self, operation: FileOperation, at_ms: u64, calls: u64, bytes: u64) {
+    /// Adds calls on a socket, in the second second.
+    fn on_socket(&mut self, peer: &str, operation: FileOperation, calls: u64, bytes: u64) {
         let row = FileCalls { calls, bytes, busy_ns: MS, ..FileCalls::default() };
-        self.calls("10.0.0.5:9000", operation, at_ms, row);
+        self.calls(peer, operation, 1000, row);
         let row = self.calls.last_mut().unwrap();
         (row.kind, row.file_system) = (FileKind::Socket, self.job.fixture.name(""));
     }
@@ -286,7 +286,7 @@ fn waits_for_a_peer(requests: u64, received: u64, connections: u64) -> (String, 
         (FileOperation::Write, requests, requests * 40),
         (FileOperation::Read, requests, received),
     ] {
-        made.on_socket(operation, 1000, calls, bytes);
+        made.on_socket("socket 10.0.0.5:9000", operation, calls, bytes);
     }
     let outcome = made.asked("NetworkWait");
     let [(finding, _)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
@@ -302,7 +302,7 @@ fn many_small_answers_of_a_peer_are_told_from_large_ones() {
     assert!(seen.contains(expected) && !seen.contains("connected 1 times"), "{seen}");
     assert!(advice.contains("in one request"), "{advice}");
     let (seen, advice) = waits_for_a_peer(10, 100 * MIB, 1);
-    assert!(!seen.contains("requests had") && seen.contains("of 10.0.0.5:9000"), "{seen}");
+    assert!(!seen.contains("requests had") && seen.contains("of socket 10.0.0.5:9000"), "{seen}");
     assert!(advice.contains("the peer may be slow"), "{advice}");
 }
 
@@ -311,6 +311,24 @@ fn a_connection_for_each_request_is_named() {
     let (seen, advice) = waits_for_a_peer(50, 50 * MIB, 50);
     assert!(seen.contains("It connected 50 times for 50 requests."), "{seen}");
     assert!(advice.contains("keep-alive"), "{advice}");
+}
+
+#[test]
+fn many_ports_of_a_peer_and_many_peers_with_a_port_are_listed_together() {
+    let seen = |peer: &dyn Fn(u32) -> String, count: u32| {
+        let mut made = FilesJob::new();
+        made.receives(1000, 4000);
+        for at in 0..count {
+            made.on_socket(&peer(at), FileOperation::Read, 10, MIB);
+        }
+        only(&made.asked("NetworkWait")).1.to_owned()
+    };
+    let of_ports = seen(&|at| format!("socket 10.0.0.5:{}", 40_000 + at), 16);
+    assert!(of_ports.contains("read 16.0 MiB of socket 10.0.0.5:* in 160 calls"), "{of_ports}");
+    let of_peers = seen(&|at| format!("socket 10.0.0.{at}:443"), 16);
+    assert!(of_peers.contains("read 16.0 MiB of socket *:443 in 160 calls"), "{of_peers}");
+    let few = seen(&|at| format!("socket 10.0.0.5:{}", 40_000 + at), 15);
+    assert!(few.contains("of socket 10.0.0.5:40000"), "{few}");
 }
 
 #[test]

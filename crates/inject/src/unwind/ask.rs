@@ -132,6 +132,11 @@ pub fn begin_in_child() {
 /// Whether a stack was recorded before the collector had read the mappings of its code.
 static NAMES_OWED: AtomicBool = AtomicBool::new(false);
 
+/// Whether [`wait_for_owed_names`] has anything to wait for.
+pub fn are_names_owed() -> bool {
+    NAMES_OWED.load(Relaxed)
+}
+
 /// Waits until the collector knows the code of all recorded stacks. Called before code goes away: at
 /// the end of the process, before it executes another program, and before a library is unloaded.
 pub fn wait_for_owed_names(thread: &Thread) {

@@ -14,7 +14,9 @@ use crate::host::CodeLine;
 use crate::host::code_line::CodeLines;
 
 /// From this many files of a directory with one extension on, they are listed together. So are files
-/// of this many directories of one directory, as data sets with a directory for each class have them.
+/// of this many directories of one directory, as data sets with a directory for each class have them,
+/// this many ports of one peer, as clients have them, and this many peers with one port, as a storage
+/// service has them.
 const MANY: usize = 16;
 
 /// What calls were made on and from: the key of a sum.
@@ -23,7 +25,7 @@ pub struct Use {
     /// Whether it is a file, a socket, a pipe or a device.
     pub kind: FileKind,
     /// Path of the file, or of several: `DIRECTORY/*.EXTENSION` or `DIRECTORY/*/*.EXTENSION`; or a
-    /// socket's peer. Empty if it is unknown.
+    /// socket's peer, or several: `socket ADDRESS:*` or `socket *:PORT`. Empty if it is unknown.
     pub file: String,
     /// The file system, as in `nfs4 at /data (server:/export)`; empty if it is unknown, or if this
     /// isn't a file.
@@ -143,13 +145,15 @@ pub(super) fn is_joint(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|last| last.starts_with('*'))
 }
 
-/// Which files are listed together.
+/// Which files and peers are listed together.
 struct Groups<'a> {
     file: &'a TraceFile,
     /// Number of files by directory and extension.
     sizes: FxHashMap<String, usize>,
     /// Number of such groups by the directory above and extension.
     wide_sizes: FxHashMap<String, usize>,
+    /// Number of peers by address, and by port.
+    peer_sizes: FxHashMap<String, usize>,
     ids: FxHashMap<(NameId, bool), GroupId>,
     by_text: FxHashMap<String, GroupId>,
     shown: Vec<String>,
@@ -160,10 +164,15 @@ impl<'a> Groups<'a> {
         let mut seen: FxHashSet<NameId> = FxHashSet::default();
         let mut sizes: FxHashMap<String, usize> = FxHashMap::default();
         let mut wide_sizes: FxHashMap<String, usize> = FxHashMap::default();
-        let rows = file.blocks::<FileCalls>().flatten();
-        for row in rows.filter(|row| row.kind == FileKind::File) {
-            if seen.insert(row.file) {
-                let text = file.name(row.file);
+        let mut peer_sizes: FxHashMap<String, usize> = FxHashMap::default();
+        for row in file.blocks::<FileCalls>().flatten() {
+            let text = file.name(row.file);
+            if row.kind == FileKind::Socket && seen.insert(row.file) {
+                for group in peer_groups(text).into_iter().flatten() {
+                    *peer_sizes.entry(group).or_default() += 1;
+                }
+            }
+            if row.kind == FileKind::File && seen.insert(row.file) {
                 let weight = if is_joint(text) { MANY } else { 1 };
                 let size = sizes.entry(group(text)).or_default();
                 if *size == 0
@@ -175,7 +184,7 @@ impl<'a> Groups<'a> {
             }
         }
         let (ids, by_text, shown) = Default::default();
-        Groups { file, sizes, wide_sizes, ids, by_text, shown }
+        Groups { file, sizes, wide_sizes, peer_sizes, ids, by_text, shown }
     }
 
     fn of_row(&mut self, row: &FileCalls) -> GroupId {
@@ -183,15 +192,21 @@ impl<'a> Groups<'a> {
         if let Some(id) = self.ids.get(&key) {
             return *id;
         }
-        let mut shown = self.file.name(row.file).to_owned();
-        if key.1 {
-            let is_large = |sizes: &FxHashMap<String, usize>, group: &String| {
-                sizes.get(group).is_some_and(|size| *size >= MANY)
-            };
-            let wide = wide_group(&shown).filter(|wide| is_large(&self.wide_sizes, wide));
-            let narrow = Some(group(&shown)).filter(|group| is_large(&self.sizes, group));
-            shown = wide.or(narrow).unwrap_or(shown);
-        }
+        let own = self.file.name(row.file);
+        let is_large = |sizes: &FxHashMap<String, usize>, group: &String| {
+            sizes.get(group).is_some_and(|size| *size >= MANY)
+        };
+        let joint = match row.kind {
+            FileKind::File => wide_group(own)
+                .filter(|wide| is_large(&self.wide_sizes, wide))
+                .or_else(|| Some(group(own)).filter(|group| is_large(&self.sizes, group))),
+            FileKind::Socket => {
+                let groups = peer_groups(own).into_iter().flatten();
+                groups.into_iter().find(|group| is_large(&self.peer_sizes, group))
+            }
+            _ => None,
+        };
+        let shown = joint.unwrap_or_else(|| own.to_owned());
         let next = self.shown.len() as GroupId;
         let id = *self.by_text.entry(shown.clone()).or_insert(next);
         if id == next {
@@ -199,6 +214,18 @@ impl<'a> Groups<'a> {
         }
         self.ids.insert(key, id);
         id
+    }
+}
+
+/// The names of all ports of a peer, and of all peers with its port; `None` for a peer without a port.
+fn peer_groups(peer: &str) -> [Option<String>; 2] {
+    let parts = peer.strip_prefix("socket ").and_then(|at| at.rsplit_once(':'));
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit());
+    match parts.filter(|(_, port)| is_port(port)) {
+        Some((address, port)) => {
+            [Some(format!("socket {address}:*")), Some(format!("socket *:{port}"))]
+        }
+        None => [None, None],
     }
 }
 
@@ -223,6 +250,16 @@ fn group(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn peers_are_grouped_by_address_and_port() {
+        let of = |peer| peer_groups(peer).map(Option::unwrap_or_default);
+        assert_eq!(of("socket 10.0.0.5:443"), ["socket 10.0.0.5:*", "socket *:443"]);
+        assert_eq!(of("socket [::1]:80"), ["socket [::1]:*", "socket *:80"]);
+        for other in ["socket", "socket /run/a.sock", "socket [::1]", "socket /run/a:b", "pipe"] {
+            assert_eq!(of(other), ["", ""], "{other}");
+        }
+    }
 
     #[test]
     fn files_are_grouped_by_directory_and_by_the_directory_above() {
