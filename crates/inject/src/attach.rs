@@ -349,7 +349,11 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     header.pid.store(sys::pid(), Relaxed);
     state::PID.store(sys::pid(), Relaxed);
     ask_for_wiping();
-    unwind::prepare(!state::REGION.load(Relaxed).is_null());
+    let is_forked = !state::REGION.load(Relaxed).is_null();
+    unwind::prepare(is_forked);
+    if !is_forked {
+        unwind::is_watched_once_attached(may_start());
+    }
     recent_stacks::prepare();
     python::attached(header);
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {

@@ -9,7 +9,7 @@ use crate::output::own_program::is_own;
 use crate::targets::code::Code;
 use crate::targets::code::Unresolved;
 use crate::targets::cpu_rows::{CpuRows, RowSink};
-use crate::targets::target::Targets;
+use crate::targets::target::{Target, Targets};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use tprof_os::proc;
@@ -419,6 +419,10 @@ impl Attribution {
 
     /// Writes a sample to the rows of its owner.
     fn write(&mut self, owner: Owner, taken: CpuSample, to: &mut Destination<'_>) {
+        let owner = match owner {
+            Owner::Image(image) => Owner::Image(later_image(image, &taken, to.targets)),
+            owner => owner,
+        };
         let names = match self.pids.get(&taken.pid) {
             Some(known) => &known.names,
             None => return,
@@ -456,6 +460,18 @@ impl Attribution {
         }
         all
     }
+}
+
+/// Returns the image that a sample belongs to. It isn't the first image of its pid if the process
+/// executed another program before the sampler watched it, so that it saw no exec.
+fn later_image(image: u64, taken: &CpuSample, targets: &Targets) -> u64 {
+    let was_replaced = |target: &Target| target.end.as_ref().is_some_and(|end| end.exec);
+    if !targets.get(&image).is_none_or(was_replaced) {
+        return image;
+    }
+    let is_later = |target: &Target| target.pid == taken.pid && target.start_ns <= taken.time_ns;
+    let later = targets.range(image + 1..).rev().find(|(_, target)| is_later(target));
+    later.map_or(image, |(number, _)| *number)
 }
 
 /// Counts a sample that can't be written as a loss.

@@ -76,13 +76,23 @@ pub fn post() {
     }
 }
 
-/// Whether the collector has read this process's mappings, and so knows its interpreter, too. If it
-/// hasn't, it is asked to, and this doesn't wait. A call that is made all the time, and of which any
-/// later one will do, takes no stack until then.
+/// Whether the collector samples this process only from the moment on at which it attached: the
+/// collector wasn't started before the job. A process that ends before that has no samples.
+static IS_WATCHED_LATE: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether the collector samples this process only from now on.
+pub fn is_watched_once_attached(is_so: bool) {
+    IS_WATCHED_LATE.store(is_so, Relaxed);
+}
+
+/// Whether a call that is made all the time, and of which any later one will do, may take a stack
+/// now. It may once the collector has read this process's mappings, and so knows its interpreter,
+/// too. If it hasn't, it is asked to, and this doesn't wait. The stack may wait in a process that the
+/// collector must find before it ends.
 #[inline]
 pub fn is_code_known(thread: &Thread) -> bool {
     let Some(header) = state::header() else { return false };
-    if header.modules_answered.load(Relaxed) != 0 {
+    if header.modules_answered.load(Relaxed) != 0 || IS_WATCHED_LATE.load(Relaxed) {
         return true;
     }
     if header.modules_wanted.load(Relaxed) == 0
@@ -99,7 +109,10 @@ pub fn is_code_known(thread: &Thread) -> bool {
 pub fn ask_for_mappings(thread: &Thread, can_walk: bool) -> Answer {
     let Some(header) = state::header() else { return Answer::None };
     header.maps_wanted.fetch_add(1, Release);
-    let is_owed = can_walk && IS_FORKED.load(Relaxed) && header.wait_on_full.load(Relaxed) != 0;
+    let is_owed = can_walk
+        && IS_FORKED.load(Relaxed)
+        && !IS_WATCHED_LATE.load(Relaxed)
+        && header.wait_on_full.load(Relaxed) != 0;
     if !is_owed {
         return if ask(thread) { Answer::Came } else { Answer::None };
     }
