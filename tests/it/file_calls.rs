@@ -48,6 +48,7 @@ fn no_call_waits_for_the_collector_to_know_the_code() {
     let scratch = Scratch::new();
     let run = traced(&job(), &["--mem", "off"], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    assert!(!rows(&run.run, "files").is_empty(), "nothing was recorded");
     let report = report(&run.run);
     assert_eq!(report.0["overhead"]["wait_ns"], 0, "{}", report.0["overhead"]);
 }

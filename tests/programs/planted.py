@@ -266,13 +266,12 @@ def requests():
                 theirs.sendall(bytes(1024))
             os._exit(0)
         ours = socket.create_connection(server.getsockname())
-    received = 0
     with WATCH:
         for _ in range(400):
-            received += len(victim_requests(ours))
+            victim_requests(ours)
     ours.close()
     os.waitpid(child, 0)
-    expect(socket=WATCH.waited, received=received)
+    expect(socket=WATCH.waited)
 
 
 def core():

@@ -352,7 +352,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     let is_forked = !state::REGION.load(Relaxed).is_null();
     unwind::prepare(is_forked);
     if !is_forked {
-        unwind::is_watched_once_attached(may_start());
+        unwind::set_watched_late(may_start());
     }
     recent_stacks::prepare();
     python::attached(header);

@@ -136,30 +136,28 @@ impl MachineWatcher {
         let has_lines = self.read_log(&mut messages);
         let now = sys::monotonic_ns();
         if now >= self.network_due_ns || is_last {
-            let clock = self.cost_clock();
-            let before_ns = clock();
-            self.read_network(now, &mut messages);
-            let cost_ns = clock().saturating_sub(before_ns);
+            let cost_ns = self.cost_of(|watcher| watcher.read_network(now, &mut messages));
             self.network_due_ns = now + PAUSE_NS.max(cost_ns.saturating_mul(SHARE));
         }
         let now = sys::monotonic_ns();
         if now >= self.traffic_due_ns || is_last {
-            let clock = self.cost_clock();
-            let before_ns = clock();
-            self.read_traffic(now, &mut messages);
-            let cost_ns = clock().saturating_sub(before_ns);
+            let cost_ns = self.cost_of(|watcher| watcher.read_traffic(now, &mut messages));
             self.traffic_due_ns = now + TRAFFIC_PAUSE_NS.max(cost_ns.saturating_mul(SHARE));
         }
         self.tell_facts(&mut messages);
         (messages, has_lines)
     }
 
-    /// Returns the clock that measures what a reading costs. It is this thread's CPU time: on a busy
-    /// machine the thread may wait for a core longer than it reads, and readings would become rare just
-    /// then. A reading of InfiniBand ports counts as long as it lasts, because their adapter's firmware
-    /// may work for it.
-    fn cost_clock(&self) -> fn() -> u64 {
-        if self.has_ports { sys::monotonic_ns } else { sys::thread_cpu_ns }
+    /// Reads, and returns what that cost, ns. It is this thread's CPU time: on a busy machine the
+    /// thread may wait for a core longer than it reads, and readings would become rare just then. A
+    /// reading of InfiniBand ports counts as long as it lasts, because their adapter's firmware may
+    /// work for it.
+    fn cost_of(&mut self, read: impl FnOnce(&mut MachineWatcher)) -> u64 {
+        let clock: fn() -> u64 =
+            if self.has_ports { sys::monotonic_ns } else { sys::thread_cpu_ns };
+        let before_ns = clock();
+        read(self);
+        clock().saturating_sub(before_ns)
     }
 
     fn read_log(&mut self, messages: &mut Vec<MachineMessage>) -> bool {

@@ -111,7 +111,7 @@ impl GrowthTime {
     }
 }
 
-/// What the sentences on large growth that is no problem add.
+/// The end of a sentence on growth that would be large enough to report, if it went on.
 pub(super) const NOT_STEADY: &str = ", but not steadily until the end";
 
 /// Formats growth that is no problem, or `rests` if there is none. `is_large` says whether its size

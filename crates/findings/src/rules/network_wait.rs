@@ -125,7 +125,7 @@ fn line_use(scene: &Scene<'_>, host: &RankHost) -> Option<LineUse> {
 struct SocketCalls {
     /// Number of calls that sent something. A client sends a request with one call, mostly.
     requests: u64,
-    /// Bytes that were received.
+    /// Bytes that were received on all sockets.
     received: u64,
     connections: u64,
     /// Time in all calls, ns. A program that polls hardly waits in them.

@@ -16,9 +16,9 @@ pub fn forget_patience() {
 }
 
 /// Asks the collector for a fresh module table and waits for the answer, at most [`ANSWER_NS`].
-/// Returns false if no answer came. If a pc stays unknown, the collector is asked again only after the table has changed or
-/// after a pause, which grows exponentially. During the pause, this waits for the answer to the
-/// last question of any thread instead.
+/// Returns false if no answer came. If a pc stays unknown, the collector is asked again only after
+/// the table has changed or after a pause, which grows exponentially. During the pause, this waits
+/// for the answer to the last question of any thread instead.
 pub fn ask(thread: &Thread) -> bool {
     ask_for(thread, ANSWER_NS, &SILENCES)
 }
@@ -81,7 +81,7 @@ pub fn post() {
 static IS_WATCHED_LATE: AtomicBool = AtomicBool::new(false);
 
 /// Sets whether the collector samples this process only from now on.
-pub fn is_watched_once_attached(is_so: bool) {
+pub fn set_watched_late(is_so: bool) {
     IS_WATCHED_LATE.store(is_so, Relaxed);
 }
 
@@ -123,14 +123,14 @@ pub fn ask_for_mappings(thread: &Thread, can_walk: bool) -> Answer {
     Answer::Owed
 }
 
-/// What became of a question about mappings.
+/// Tells whether a question about mappings was answered, and whether the walk needs the answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The table has what the collector read.
     Came,
     /// No answer came in time, and the walk may go on without.
     Owed,
-    /// No answer came.
+    /// No answer came in time, and the walk ends here.
     None,
 }
 

@@ -29,7 +29,7 @@ mod tables;
 mod walk;
 mod walk_reuse;
 
-pub use ask::{are_names_owed, is_code_known, is_watched_once_attached, wait_for_owed_names};
+pub use ask::{are_names_owed, is_code_known, set_watched_late, wait_for_owed_names};
 pub use check::compare_ids;
 pub use frame_pointers::know_code;
 pub use frames::Walk;

@@ -145,7 +145,7 @@ pub(super) fn is_joint(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|last| last.starts_with('*'))
 }
 
-/// Which files and peers are listed together.
+/// Decides which files and peers are listed together, in one row.
 struct Groups<'a> {
     file: &'a TraceFile,
     /// Number of files by directory and extension.

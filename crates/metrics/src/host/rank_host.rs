@@ -82,14 +82,14 @@ pub struct RankHost {
 
 const ALL_TIME: Interval = Interval { start: 0, end: u64::MAX };
 
-/// Time at a place.
+/// An interval of the driving thread's time, with what it spent it on.
 #[derive(Clone, Debug)]
 pub struct TimeAt {
-    /// The place.
+    /// The code in which the thread ran or waited.
     pub place: Arc<Place>,
     /// The thread that was there: the driving thread, or one that it waits for.
     pub thread: ThreadIndex,
-    /// When it was there.
+    /// The wait, or the time of the sample.
     pub interval: Interval,
 }
 

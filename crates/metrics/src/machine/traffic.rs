@@ -74,7 +74,7 @@ pub struct LineUse {
 }
 
 impl LineUse {
-    /// Returns the used share.
+    /// Returns the used share of the line rate, about 1 for a full line.
     pub fn share(&self) -> f64 {
         self.bytes_per_s / self.line_bytes_per_s
     }
