@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tprof_tests::{Job, Scratch, Traced, comms, need_some, run_info, stand_ins, traced};
 use tprof_trace::TraceFile;
-use tprof_trace::model::{ChannelWork, ChannelWorkKind, Collective};
+use tprof_trace::model::{ChannelWork, ChannelWorkKind, Collective, Connection};
 
 const COMM: &[&str] = &["--activities", "gpu,comm,mem"];
 
@@ -209,6 +209,69 @@ fn work_on_channels_is_recorded_on_request() {
         0,
         "channels are not recorded by default, because that costs more"
     );
+}
+
+/// NCCL's own log tells the transport of each connection. The plugin and the hooks number
+/// communicators differently, and the log has both numbers.
+#[test]
+fn connections_of_nccls_log_are_those_of_the_communicator() {
+    const LOG: &[&str] = &["--activities", "gpu,comm,mem", "--nccl", "log"];
+    for version in ["none", "1", "6"] {
+        let (native, scratch) = (Scratch::new(), Scratch::new());
+        let wanted = need_some!(two_ranks(version, &native)).run_in(native.cwd());
+        let job = need_some!(two_ranks(version, &scratch));
+        let traced = traced(&job, LOG, &scratch);
+        assert_eq!(traced.outcome, wanted, "NCCL logs into the run, not among the job's output");
+        for rank in [0_u32, 1] {
+            let (file, rows) = rows::<Connection>(&traced.run, rank);
+            let communicator = Some(file.communicators()[0].communicator);
+            assert_eq!(file.communicators().len(), 1, "version {version}");
+            let of = |row: &Connection| {
+                assert_eq!(row.communicator, communicator, "version {version}");
+                (row.from, row.to, row.sends, file.name(row.transport), row.channels)
+            };
+            let told: BTreeSet<_> = rows.iter().map(of).collect();
+            let other = 1 - rank;
+            let wanted = BTreeSet::from([
+                (Some(rank), Some(other), true, "P2P/CUMEM", 2),
+                (Some(other), Some(rank), false, "NET/Socket/0", 2),
+            ]);
+            assert_eq!(told, wanted, "version {version}");
+        }
+        let run = traced.run.to_str().unwrap();
+        let report =
+            tprof_tests::tprof(["report", "comm", run, "--csv", "--table", "comm_connections"])
+                .run_in(scratch.path());
+        let row = report.stdout.lines().nth(1).unwrap_or_default();
+        assert!(row.ends_with(",2,P2P/CUMEM,2,2,4"), "{report:?}");
+        assert_eq!(std::fs::read_dir(traced.run.join("nccl")).unwrap().count(), 2);
+    }
+}
+
+/// tprof reads the log that a job asked for itself, and leaves it where it is. If the job's own
+/// settings leave no log, the run says so.
+#[test]
+fn a_jobs_own_settings_of_nccls_log_are_left_alone() {
+    let scratch = Scratch::new();
+    let own = scratch.join("own.%p");
+    let job = need_some!(two_ranks("6", &scratch))
+        .env("NCCL_DEBUG", "info")
+        .env("NCCL_DEBUG_FILE", own.to_str().unwrap());
+    let traced_own = traced(&job, COMM, &scratch);
+    assert_eq!(rows::<Connection>(&traced_own.run, 0).1.len(), 2);
+    assert!(!traced_own.run.join("nccl").exists());
+
+    let scratch = Scratch::new();
+    let job = need_some!(two_ranks("6", &scratch)).env("NCCL_DEBUG", "WARN");
+    let traced = traced(&job, &["--activities", "gpu,comm,mem", "--nccl", "log"], &scratch);
+    assert_eq!(rows::<Connection>(&traced.run, 0).1.len(), 0);
+    let info = run_info(&traced.run, |info| info["finished"] == true);
+    let blind = info["completeness"]["blind"].as_array().unwrap();
+    let is_log =
+        |blind: &&serde_json::Value| blind["what"].as_str().unwrap().contains("NCCL's log");
+    let why = blind.iter().find(is_log).and_then(|blind| blind["why"].as_str());
+    assert!(why.is_some_and(|why| why.starts_with("NCCL_DEBUG,")), "{blind:?}");
+    assert!(!traced.run.join("nccl").exists());
 }
 
 #[test]

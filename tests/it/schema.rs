@@ -84,7 +84,7 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
 
 /// Writes a rank with events that imported traces lack: CPU samples of Python, in steps, ranges,
 /// imports and a data loader; a multiplication before the steps; counted events; launches of a graph;
-/// the choices of a collective, and its channels; bytes of the network.
+/// the choices of a collective, its channels and connections; bytes of the network.
 fn sampled_rank(path: &Path) {
     const START: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
@@ -244,6 +244,9 @@ fn sampled_rank(path: &Path) {
     let mapped =
         FileCalls { file, kind, operation: FileOperation::Map, calls: 1, ..FileCalls::default() };
     writer.write(&mut vec![FileCalls { start_ns: START + MS, ..mapped }]).unwrap();
+    let transport = writer.name("NET/IB/0/GDRDMA");
+    let connection = Connection { sends: true, transport, channels: 2, ..Connection::default() };
+    writer.write(&mut vec![connection]).unwrap();
     writer.write(&mut collectives).unwrap();
     writer.write(&mut channels).unwrap();
     writer.write(&mut events).unwrap();

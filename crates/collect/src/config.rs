@@ -303,11 +303,12 @@ impl Default for KinetoWindow {
     }
 }
 
-/// The values of `--nccl`: what NCCL's profiler plugin records in addition to operations. Each
-/// costs more than operations do.
+/// The values of `--nccl`: what is recorded of NCCL in addition to operations.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum NcclEvent {
+    /// NCCL's own log, which tells the transport of each connection.
+    Log,
     /// Sends and receives of NCCL's proxy thread, with its waits.
     Proxy,
     /// Times of kernels per channel, which NCCL measures on the device.
@@ -318,6 +319,7 @@ impl NcclEvent {
     /// Returns the option's value for this event.
     pub fn name(self) -> &'static str {
         match self {
+            NcclEvent::Log => "log",
             NcclEvent::Proxy => "proxy",
             NcclEvent::Kernels => "kernels",
         }

@@ -10,7 +10,7 @@ use crate::output::files::Files;
 use crate::output::flushing;
 use crate::shared::Region;
 use crate::shared::clock::Clock;
-use crate::targets::attached::Attached;
+use crate::targets::attached::{Attached, NcclLog};
 use crate::targets::placing::PlacedIn;
 use crate::targets::target::{Pass, Target, Targets};
 use std::path::{Path, PathBuf};
@@ -216,6 +216,7 @@ fn attached(region: Arc<Region>, flags: u64) -> Attached {
         nvtx_owner: None,
         itt_owner: None,
         nccl_owner: None,
+        nccl_log: NcclLog::default(),
         has_faketime: false,
         why_not_hooked: None,
         watched: false,

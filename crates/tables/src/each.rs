@@ -6,8 +6,8 @@ use tprof_export::in_order;
 use tprof_export::{OpenRank, Window};
 use tprof_facts::frames::Frames;
 use tprof_trace::model::{
-    ChannelWork, EventSample, ExternalId, FileCalls, Kernel, KernelOutline, KernelStall,
-    MemoryCopy, Sample, Span, SpanOutline,
+    ChannelWork, Connection, EventSample, ExternalId, FileCalls, Kernel, KernelOutline,
+    KernelStall, MemoryCopy, Sample, Span, SpanOutline,
 };
 use tprof_trace::{TraceFile, TracePart};
 
@@ -18,7 +18,7 @@ use crate::host_time::HostTime;
 use crate::rows::{self, InnermostPlaces, InputTexts, RowRequest, ShortNames};
 
 /// Names of the tables that each rank has, in the order in which they are read.
-pub const RANK_TABLES: [&str; 32] = [
+pub const RANK_TABLES: [&str; 33] = [
     "spans",
     "kernels",
     "kernel_stalls",
@@ -48,6 +48,7 @@ pub const RANK_TABLES: [&str; 32] = [
     "streams",
     "external_ids",
     "communicators",
+    "connections",
     "host_times",
     "stack_frames",
     "properties",
@@ -170,6 +171,9 @@ impl<'a> RankTables<'a> {
             }
             "communicators" => {
                 all.pass(sink, small::COMMUNICATORS, trace.communicators().iter().cloned())
+            }
+            "connections" => {
+                all.pass(sink, small::CONNECTIONS, trace.blocks::<Connection>().flatten())
             }
             "host_times" => all.pass(sink, host_times::HOST_TIMES, self.host_times.iter().cloned()),
             "stack_frames" => {
@@ -390,6 +394,7 @@ pub(crate) fn is_timed(table: &str) -> bool {
             | "streams"
             | "external_ids"
             | "communicators"
+            | "connections"
             | "host_times"
             | "stack_frames"
             | "properties"

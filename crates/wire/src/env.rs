@@ -50,6 +50,10 @@ pub const ITT_GROUPS: [&str; 3] = ["INTEL_ITTNOTIFY_GROUPS", "KMP_FOR_TPROFILE",
 /// Names the library that NCCL loads as its profiler plugin with the first communicator. The value
 /// is a path, the end of a library's name, or `none`.
 pub const NCCL_PROFILER: &str = "NCCL_PROFILER_PLUGIN";
+/// How much NCCL logs.
+pub const NCCL_DEBUG: &str = "NCCL_DEBUG";
+/// The file into which NCCL logs, where `%h` is the host and `%p` the process.
+pub const NCCL_DEBUG_FILE: &str = "NCCL_DEBUG_FILE";
 /// Comma-separated names of NCCL events to record although recording them is costly: `proxy`,
 /// `kernels`.
 pub const NCCL_EVENTS: &str = "TPROF_NCCL_EVENTS";

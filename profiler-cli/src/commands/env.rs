@@ -10,7 +10,7 @@ use crate::launch::libraries;
 use crate::launch::python_path;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
-use crate::settings::table::{COMPILE, EXPORT, KINETO};
+use crate::settings::table::{COMPILE, EXPORT, KINETO, NCCL};
 use crate::settings::{check_paused, resolve};
 use crate::terminal::quote;
 use clap::Args;
@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tprof_collect::{Config, PYTHON_PATH};
+use tprof_collect::{Config, NcclEvent, PYTHON_PATH};
 use tprof_ui::errors::{Failure, print_stderr};
 use tprof_wire::env as names;
 
@@ -69,6 +69,14 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         return Err(Failure::new("`tprof env` cannot keep the log of torch.compile")
             .cause("only `tprof run` limits the length of the log")
             .hint("TORCH_TRACE=DIR for the job, then: tprof import DIR -o RUN")
+            .into());
+    }
+    let has_log = resolved.config.nccl.contains(&NcclEvent::Log);
+    resolved.config.nccl.retain(|event| *event != NcclEvent::Log);
+    if has_log && resolved.is_from_command_line(NCCL.name) {
+        return Err(Failure::new("`tprof env` cannot keep NCCL's log")
+            .cause("only `tprof run` makes a directory for it")
+            .hint("NCCL_DEBUG=INFO NCCL_DEBUG_FILE=DIR/%h.%p.log for the job, which tprof reads")
             .into());
     }
     // The output directory is checked now, because the collector, which runs later, has no terminal

@@ -67,12 +67,12 @@ pub static GPU_METRICS: Setting = Setting {
     },
 };
 
-/// Which NCCL events to record in addition to its operations.
+/// What to record of NCCL in addition to its operations.
 pub static NCCL: Setting = Setting {
     name: "nccl",
     short: None,
     group: Group::What,
-    help: "Also record NCCL events per channel: none, or a list of {values} [default: none]",
+    help: "Also record of NCCL: none, or a list of {values}: its log, which has the transport of each connection; events per channel [default: none]",
     kind: ValueKind::Text("LIST", || values::names(&NCCL_EVENTS)),
     set: |resolved, given| {
         resolved.config.nccl = values::nccl_events(given)?;

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tprof_collect::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
-    IfExists, MemMode, OnFull, OperatorDetail, PerfEvent, StackMode,
+    IfExists, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
 use tprof_sampler::cpu::DEFAULT_RATE;
 use tprof_ui::errors::Failure;
@@ -40,7 +40,7 @@ pub fn resolve(
     let resolved = from_layers([file, variables, flags], command, directory)?;
     check_modules(&resolved.config)?;
     check_kineto(&resolved.config)?;
-    check_compile(&resolved.config)?;
+    check_logs(&resolved.config)?;
     events::check_events(&resolved.config)?;
     check_paused(&resolved.config)?;
     Ok(resolved)
@@ -96,14 +96,21 @@ fn check_kineto(config: &Config) -> Result<(), Failure> {
         .hint("use only one: --operators=auto, or --kineto=off"))
 }
 
-/// Refuses the log of `torch.compile` with `--redact`, because it contains paths and source.
-fn check_compile(config: &Config) -> Result<(), Failure> {
-    if !(config.compile && config.redact) {
-        return Ok(());
+/// Refuses logs that a run keeps as they are with `--redact`.
+fn check_logs(config: &Config) -> Result<(), Failure> {
+    let refusal = |option: &str, cause: &str, without: &str| {
+        Err(Failure::new(format!("`{option}` and `redact` exclude each other"))
+            .cause(cause)
+            .hint(format!("use only one: --redact=false, or {without}")))
+    };
+    if config.redact && config.compile {
+        let cause = "the log of torch.compile has paths and lines of source";
+        return refusal("compile", cause, "--compile=false");
     }
-    Err(Failure::new("`compile` and `redact` exclude each other")
-        .cause("the log of torch.compile has paths and lines of source")
-        .hint("use only one: --redact=false, or --compile=false"))
+    if config.redact && config.nccl.contains(&NcclEvent::Log) {
+        return refusal("nccl = log", "NCCL's log has hosts and addresses", "--nccl=none");
+    }
+    Ok(())
 }
 
 /// Refuses `force` together with another `if-exists` from the same source, because neither

@@ -5,7 +5,8 @@
 //! this table; a new setting is one more entry.
 
 use super::events;
-use super::gpu::{CUDA_CALLS, CUDA_GRAPHS, GPU_INTERVAL, GPU_METRICS, GPU_STALLS, NCCL};
+pub use super::gpu::NCCL;
+use super::gpu::{CUDA_CALLS, CUDA_GRAPHS, GPU_INTERVAL, GPU_METRICS, GPU_STALLS};
 use super::schedule::{self, CAPTURE_ENDS, UNITS};
 use super::setting::{Group, Setting, ValueKind};
 use super::values::{

@@ -31,9 +31,9 @@ pub const MEM_MODES: [(&str, MemMode); 3] = [
     ("sampled", MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL }),
     ("off", MemMode::Off),
 ];
-/// Names of the NCCL events that can be recorded in addition to operations.
-pub const NCCL_EVENTS: [(&str, NcclEvent); 2] =
-    [("proxy", NcclEvent::Proxy), ("kernels", NcclEvent::Kernels)];
+/// Names of what can be recorded of NCCL in addition to operations.
+pub const NCCL_EVENTS: [(&str, NcclEvent); 3] =
+    [("log", NcclEvent::Log), ("proxy", NcclEvent::Proxy), ("kernels", NcclEvent::Kernels)];
 /// Names of the ways to record CUDA graphs.
 pub const GRAPH_DETAILS: [(&str, GraphDetail); 2] =
     [("graph", GraphDetail::Graph), ("node", GraphDetail::Node)];
@@ -160,7 +160,7 @@ pub fn mem(given: &GivenValue) -> Result<MemMode, Failure> {
         .map_err(|failure| failure.cause("the values are exact, sampled, sampled=BYTES or off"))
 }
 
-/// Parses names of NCCL events, separated by commas.
+/// Parses names of [`NCCL_EVENTS`], separated by commas.
 pub fn nccl_events(given: &GivenValue) -> Result<Vec<NcclEvent>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if text == "none" {
@@ -169,8 +169,10 @@ pub fn nccl_events(given: &GivenValue) -> Result<Vec<NcclEvent>, Failure> {
     let mut found = Vec::new();
     for word in text.split(',').map(str::trim) {
         let Some((_, event)) = NCCL_EVENTS.iter().find(|(name, _)| *name == word) else {
-            let right = nearest(word, ["none", "proxy", "kernels"]).unwrap_or("none");
-            return Err(given.refuse("the values are none, proxy, kernels, or both", right));
+            let names = NCCL_EVENTS.map(|(name, _)| name);
+            let right = nearest(word, [&["none"], &names[..]].concat()).unwrap_or("none");
+            let values = format!("the values are none, or a list of {}", names.join(", "));
+            return Err(given.refuse(values, right));
         };
         found.push(*event);
     }

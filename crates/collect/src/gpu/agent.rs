@@ -3,7 +3,7 @@
 
 mod reports;
 
-pub use reports::NCCL_CHOICES;
+pub use reports::{NCCL_CHOICES, NCCL_LOG};
 
 use super::by_order::{ByOrder, RanWork, StartedWork, hash_of};
 use super::call_classes::{Class, Classes};

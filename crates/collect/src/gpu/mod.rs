@@ -21,5 +21,5 @@ pub mod texts;
 mod thread_rows;
 pub mod virtual_memory;
 
-pub use agent::{AgentRecord, Gpu, NCCL_CHOICES};
+pub use agent::{AgentRecord, Gpu, NCCL_CHOICES, NCCL_LOG};
 pub use thread_rows::ThreadRows;

@@ -1,7 +1,7 @@
 //! Decides which environment variables inject tprof's libraries into the job.
 
 use super::nccl_conf;
-use crate::config::{Activity, CallSource, Config, GraphDetail};
+use crate::config::{Activity, CallSource, Config, GraphDetail, NcclEvent};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use tprof_wire::env;
@@ -59,11 +59,12 @@ pub fn injections(
     }
     if config.activities.contains(&Activity::Comm)
         && foreign(env::NCCL_PROFILER).is_none()
-        && !nccl_conf::names_profiler(given)
+        && !nccl_conf::sets(given, env::NCCL_PROFILER)
     {
         pairs.push((env::NCCL_PROFILER, agent.as_os_str().to_owned()));
-        if !config.nccl.is_empty() {
-            let words: Vec<&str> = config.nccl.iter().map(|event| event.name()).collect();
+        let costly = config.nccl.iter().filter(|event| **event != NcclEvent::Log);
+        let words: Vec<&str> = costly.map(|event| event.name()).collect();
+        if !words.is_empty() {
             pairs.push((env::NCCL_EVENTS, words.join(",").into()));
         }
     }

@@ -12,6 +12,7 @@ mod idle_times;
 mod injections;
 mod job;
 mod nccl_conf;
+mod nccl_log;
 mod numbered;
 mod owners;
 mod rundir;

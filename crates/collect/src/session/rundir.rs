@@ -9,6 +9,7 @@ use crate::error::CollectError;
 use crate::output::keeping::{SEGMENTS, is_dump, is_segment};
 use crate::output::ranks::Rank;
 use crate::session::job::{JobId, Relation};
+use crate::session::nccl_log;
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -285,7 +286,11 @@ impl ExistingRun {
             return Err(CollectError::RunIsLive { path, pid });
         }
         let is_whole = names.len() == self.names.len();
-        let logs = if is_whole { compile_logs(directory) } else { Vec::new() };
+        let mut logs = Vec::new();
+        if is_whole {
+            logs = compile_logs(directory);
+            logs.extend(nccl_log::logs(directory));
+        }
         if is_whole {
             remove_kept(directory);
         }

@@ -2,8 +2,9 @@
 //! process ends.
 
 use super::configure::{TargetClock, configure};
+use super::nccl_log;
 use super::owners::{itt_owner, nccl_owner, nvtx_owner};
-use crate::config::{Activity, Config, MemMode, StackMode};
+use crate::config::{Activity, Config, MemMode, NcclEvent, StackMode};
 use crate::directory::socket::SessionSocket;
 use crate::engine::inbox::Event;
 use crate::engine::prebuilt_tables::PrebuiltTables;
@@ -13,7 +14,7 @@ use crate::output::ranks::Rank;
 use crate::session::answerer::Answerer;
 use crate::session::control;
 use crate::shared::{Region, SessionMemory};
-use crate::targets::attached::Attached;
+use crate::targets::attached::{Attached, NcclLog};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -318,6 +319,11 @@ impl Server {
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             nccl_owner: nccl_owner(&environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Comm)),
+            nccl_log: NcclLog {
+                path: nccl_log::path(&environ, pid, hello.pid)
+                    .filter(|_| self.config.activities.contains(&Activity::Comm)),
+                is_wanted: self.config.nccl.contains(&NcclEvent::Log),
+            },
             has_faketime: environ.value("LD_PRELOAD").is_some_and(wall_clock::is_faketime),
             why_not_hooked,
             watched: false,

@@ -1,7 +1,7 @@
 //! Starts and ends a collector with all its threads. `tprof run` starts one in its own process. If
 //! no collector serves the session of an attaching process, that process starts one.
 
-use crate::config::{Activity, Config, PerfEvent};
+use crate::config::{Activity, Config, NcclEvent, PerfEvent};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
@@ -28,6 +28,7 @@ use crate::session::first_info::first_info;
 use crate::session::hang_watch::HangWatch;
 use crate::session::idle_times::IdleTimes;
 use crate::session::injections::{Libraries, injections};
+use crate::session::nccl_log;
 use crate::session::rundir;
 use crate::session::server::Server;
 use crate::session::shared_requests::SharedRequests;
@@ -285,6 +286,9 @@ impl Session {
         if let Some(agent) = &self.libraries.agent {
             pairs.extend(injections(agent, &self.config, &|name| std::env::var_os(name)));
         }
+        if self.config.nccl.contains(&NcclEvent::Log) {
+            pairs.extend(nccl_log::variables(&self.output, &|name| std::env::var_os(name)));
+        }
         pairs.into_iter().map(|(name, value)| (name.into(), value)).collect()
     }
 
@@ -413,6 +417,7 @@ impl Session {
         for thread in threads.into_iter().flatten() {
             let _ = thread.join();
         }
+        nccl_log::remove_if_empty(&self.output);
     }
 }
 

@@ -4,10 +4,20 @@
 use crate::output::ranks::Rank;
 use crate::shared::Region;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tprof_os::maps::Mapping;
 use tprof_unwind::modules::LoadedModule;
 use tprof_wire::handshake::Hello;
+
+/// The log that NCCL writes itself, in a process.
+#[derive(Clone, Debug, Default)]
+pub struct NcclLog {
+    /// Path of the log; `None` if the process's NCCL writes none that tells connections.
+    pub path: Option<PathBuf>,
+    /// Whether the run should have the log (`--nccl log`).
+    pub is_wanted: bool,
+}
 
 /// A program image that attached.
 pub struct Attached {
@@ -43,6 +53,8 @@ pub struct Attached {
     /// Names the profiler plugin that NCCL loads instead of tprof's; `None` if NCCL loads tprof's
     /// or tprof should not record collectives.
     pub nccl_owner: Option<String>,
+    /// Where its NCCL writes its log.
+    pub nccl_log: NcclLog,
     /// Whether libfaketime changes the times that the process sees.
     pub has_faketime: bool,
     /// The reason why Python's start-up hook did not run; `None` if it ran or was not needed.

@@ -2,6 +2,7 @@
 //! recording.
 
 use super::target::Target;
+use crate::gpu::NCCL_LOG;
 use crate::output::destination::Output;
 use crate::output::processes::Processes;
 use crate::shared::clock::Clock;
@@ -178,6 +179,10 @@ impl Target {
         let threads = self.cpu_rows.threads.recorded();
         self.gpu.changed_memory(self.calls.memory_calls.drain(..));
         self.calls.join_by_order(&mut self.gpu, end_ns, true);
+        let collectives = &mut self.calls.collectives;
+        if let Some(why) = collectives.write_connections(&self.nccl_log, &mut open.writer) {
+            self.gpu.add_blind(NCCL_LOG, &why, losses);
+        }
         self.gpu.finish(end_ns, threads, &mut open.writer, losses);
         for (what, why) in self.calls.unseen.words() {
             self.gpu.add_blind(&what, why, losses);

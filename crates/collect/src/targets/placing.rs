@@ -106,6 +106,7 @@ impl Target {
             segments: parent.map(|parent| parent.segments.clone()).unwrap_or_default(),
             memory,
             calls: Calls::new(index),
+            nccl_log: attached.nccl_log,
             interned: Interned::default(),
             operators: Operators::new(index),
             spans: Spans::new(index, memory).switched_by(config, off),

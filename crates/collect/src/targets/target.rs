@@ -1,6 +1,7 @@
 //! An attached image and everything that the collector knows of it: its rings, its file, its
 //! threads, its code and its records.
 
+use super::attached::NcclLog;
 use super::budget::ProcessBudget;
 use super::calls::Calls;
 use super::code::Code;
@@ -124,6 +125,8 @@ pub struct Target {
     pub(super) memory: MemoryRecording,
     /// Its CUDA, NCCL, cuBLAS and MPI calls.
     pub calls: Calls,
+    /// Where its NCCL writes its log.
+    pub(super) nccl_log: NcclLog,
     /// Names and lists of sizes that its hooks have defined.
     pub(super) interned: Interned,
     /// The operators of PyTorch that it ran.

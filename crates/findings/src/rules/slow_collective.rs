@@ -1,12 +1,12 @@
 //! SlowCollective: collectives with large messages use little of the bandwidth of the links between
 //! devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::units::{bytes, counted, percent};
-use tprof_metrics::gpu::comm::{Links, Transports};
+use tprof_metrics::gpu::comm::{Connections, Links, Transports};
 use tprof_rank::base::sort_rows::SortRows;
 use tprof_rank::collectives::{Operation, operations};
 
@@ -36,6 +36,8 @@ struct MessageCalls {
     least_ns: f64,
     /// Indices of the calls' device work.
     works: Vec<u32>,
+    /// Their communicators.
+    communicators: BTreeSet<u64>,
 }
 
 impl MessageCalls {
@@ -56,7 +58,7 @@ impl Rule for SlowCollective {
                        [peak](#peaks), where they wait least",
             gain: "min(Σ (shortest time of its kind − least time), exposed communication)",
             needs: "device work; known sizes, groups and links; four ranks or more on one host",
-            remedy: "check NCCL's choices (`NCCL_DEBUG=INFO`) and other traffic on the links",
+            remedy: "check how NCCL connected the ranks (`--nccl log`) and other traffic on the links",
         }
     }
 
@@ -120,6 +122,7 @@ fn kinds(
         calls.count += 1;
         calls.least_ns = least_ns;
         calls.works.extend(one.work);
+        calls.communicators.extend(one.communicator);
         if is_first || one.duration_ns < calls.best_ns {
             calls.best_ns = one.duration_ns;
         }
@@ -168,7 +171,10 @@ fn found(scene: &Scene<'_>, slow: &[(&MessageKind, &MessageCalls)]) -> Verdict {
         kinds.join("; "),
         time(scene, all as u64),
     );
-    if let Some(transport) = Transports::of(scene.rank).text() {
+    let communicators = slow.iter().flat_map(|(_, calls)| &calls.communicators).copied().collect();
+    if let Some(transports) = Connections::of(scene.rank).text(&communicators) {
+        let _ = write!(seen, " NCCL connected the ranks by {transports}.");
+    } else if let Some(transport) = Transports::of(scene.rank).text() {
         let _ = write!(seen, " NCCL moved data {transport}.");
     }
     Verdict::Found(vec![
@@ -176,9 +182,9 @@ fn found(scene: &Scene<'_>, slow: &[(&MessageKind, &MessageCalls)]) -> Verdict {
             .finding("large collectives use little of the links between devices")
             .seen(seen)
             .advice(
-                "Check NCCL's choices (NCCL_DEBUG=INFO: P2P and NVLink in use, no P2P_DISABLE, \
-                 enough channels), other traffic on the links, and kernels that take the \
-                 multiprocessors meanwhile.",
+                "Check how NCCL connected the ranks (`tprof run --nccl log`, then `tprof report \
+                 comm`: P2P in use and no NCCL_P2P_DISABLE, enough channels), other traffic on the \
+                 links, and kernels that take the multiprocessors meanwhile.",
             )
             .bound((all as u64).min(exposed))
             .at(works.map(|at| scene.work_place(&scene.rank.work[*at as usize]))),

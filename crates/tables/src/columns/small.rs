@@ -152,6 +152,16 @@ columns! { pub(crate) COMMUNICATORS of Communicator:
     "group_rank" Int "this process's rank in it" |r, _| Cell::opt(r.rank);
 }
 
+columns! { pub(crate) CONNECTIONS of Connection:
+    "process" Id "row of `processes` that wrote so" |r, _| Cell::uint(r.process.into());
+    "communicator" Int "row of `communicators`; null where several fit" |r, _| Cell::opt(r.communicator);
+    "from_rank" Int "rank in the communicator that sends; null for a switch" |r, _| Cell::opt(r.from);
+    "to_rank" Int "rank in the communicator that receives; null for a switch" |r, _| Cell::opt(r.to);
+    "sends" Bool "whether the process sends; a connection over a network is in both ranks" |r, _| Cell::Bool(r.sends);
+    "transport" Text "P2P/CUMEM, SHM/direct/direct, NET/IB/0/GDRDMA, …" |r, c| c.name(r.transport);
+    "channels" Int "channels that are connected so" |r, _| Cell::uint(r.channels.into());
+}
+
 /// One function of a stack.
 #[derive(Clone, Debug)]
 pub(crate) struct StackFrame {

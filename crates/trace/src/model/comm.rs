@@ -103,6 +103,31 @@ pub struct ChannelWork {
     pub network_ns: Option<u64>,
 }
 
+/// The connection of a communicator's rank with another, as NCCL's own log states it.
+///
+/// NCCL connects the channels of a communicator when the communicator is made or first used. A rank
+/// writes a line for each channel on which it sends to another rank, and for each on which it
+/// receives over the network. A row sums up the lines of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// Index of the process that wrote the lines.
+    pub process: ProcessIndex,
+    /// Number of the communicator, as in [`Communicator::communicator`]; `None` if several
+    /// communicators of the process fit.
+    pub communicator: Option<u64>,
+    /// Rank in the communicator that sends; `None` if a switch does (`COLLNET`).
+    pub from: Option<u32>,
+    /// Rank in the communicator that receives; `None` if a switch does.
+    pub to: Option<u32>,
+    /// Whether the process is the one that sends. The row of a connection over a network is in both
+    /// ranks, all others only in the rank that sends.
+    pub sends: bool,
+    /// Transport as NCCL writes it: `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0/GDRDMA`, ….
+    pub transport: NameId,
+    /// Number of channels.
+    pub channels: u32,
+}
+
 /// A communicator, from the side of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Communicator {

@@ -19,7 +19,7 @@ mod span;
 
 pub use caching_allocator::{AllocatorBlock, AllocatorEvent, AllocatorSegment};
 pub use code::{Module, SYNTHETIC_FRAME, Stack, Symbol};
-pub use comm::{ChannelWork, ChannelWorkKind, Collective, Communicator};
+pub use comm::{ChannelWork, ChannelWorkKind, Collective, Communicator, Connection};
 pub use device::{
     Allocator, ClockJoin, CopyKind, Device, DeviceAllocation, DeviceSpan, DeviceSpanKind,
     ExternalId, ExternalKind, Kernel, KernelOutline, KernelShape, KernelStall, MemoryCopy,

@@ -59,6 +59,7 @@ pub(crate) mod table {
     pub const EVENT_SAMPLES: u16 = 47;
     pub const KERNEL_STALLS: u16 = 48;
     pub const CHANNEL_WORK: u16 = 50;
+    pub const CONNECTIONS: u16 = 51;
     pub const ALLOCATOR_SEGMENTS: u16 = 54;
     pub const ALLOCATOR_BLOCKS: u16 = 55;
     pub const ALLOCATOR_EVENTS: u16 = 56;
@@ -77,6 +78,7 @@ pub(crate) mod table {
                 | SYNCHRONIZATIONS
                 | COLLECTIVES
                 | CHANNEL_WORK
+                | CONNECTIONS
                 | SAMPLES
                 | EVENT_SAMPLES
                 | DEVICE_SPANS
@@ -131,6 +133,7 @@ impl TraceRow for Collective {
     }
 }
 impl TraceRow for ChannelWork {}
+impl TraceRow for Connection {}
 impl TraceRow for Sample {
     fn cpu_samples(rows: &[Sample]) -> u64 {
         rows.iter().filter(|row| row.state.is_cpu_sample(row.stack)).count() as u64

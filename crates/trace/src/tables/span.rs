@@ -219,6 +219,17 @@ columns_of! {
     15 plain network_ns,
 }
 
+columns_of! {
+    Connection in CONNECTIONS;
+    1 plain process,
+    2 plain communicator,
+    3 plain from,
+    4 plain to,
+    5 plain sends,
+    6 plain transport,
+    7 plain channels,
+}
+
 impl Row for Communicator {
     const TABLE: u16 = table::COMMUNICATORS;
 

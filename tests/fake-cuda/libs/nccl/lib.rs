@@ -2,6 +2,7 @@
 //! arrived. Ranks meet in a small file that all of them map. No data is exchanged.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+mod log;
 mod meeting;
 mod more;
 mod profiler;
@@ -254,8 +255,12 @@ fn make(id: &UniqueId, ranks: c_int, rank: c_int) -> Option<Box<Communicator>> {
     let _ = std::fs::remove_file(&path);
     let mut hash = std::hash::DefaultHasher::new();
     path.hash(&mut hash);
-    let profiled = profiler::Profiled::new(hash.finish(), ranks, rank, "world");
-    Some(Box::new(Communicator { id: NEXT.fetch_add(1, Relaxed), rank, ranks, meeting, profiled }))
+    let hash = hash.finish();
+    let profiled = profiler::Profiled::new(hash, ranks, rank, "world");
+    let id = NEXT.fetch_add(1, Relaxed);
+    let made = Box::new(Communicator { id, rank, ranks, meeting, profiled });
+    log::made((&raw const *made).cast(), hash, rank, ranks);
+    Some(made)
 }
 
 /// Like NCCL's function, but the communicator stays, because kernels may still use it.

@@ -11,6 +11,8 @@ use tprof_trace::run::BlindSpot;
 use tprof_wire::cupti;
 use tprof_wire::gpu::trouble;
 
+/// Names the data that only NCCL's log has, for the report.
+pub const NCCL_LOG: &str = "connections of NCCL's log (--nccl log)";
 /// Names the data that only NCCL's profiler plugin records, for the report.
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
 

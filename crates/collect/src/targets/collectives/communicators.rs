@@ -5,6 +5,7 @@
 //! both report a communicator, the plugin's number is used. Therefore a hook's communicator is
 //! written only when an operation refers to it.
 
+use super::log::LoggedCommunicator;
 use std::collections::{HashMap, HashSet};
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
@@ -17,6 +18,7 @@ use tprof_wire::nccl;
 pub struct LiveCommunicator {
     /// Id of the communicator.
     pub id: u64,
+    address: u64,
     /// Number of ranks.
     pub size: Option<u32>,
     rank: Option<u32>,
@@ -104,7 +106,9 @@ impl Communicators {
         } else {
             (call.identity, Some(call.size), Some(call.rank))
         };
-        let live = LiveCommunicator { id, size, rank, operations: 0, splits: 0, plugins: None };
+        let address = call.address;
+        let live =
+            LiveCommunicator { id, address, size, rank, operations: 0, splits: 0, plugins: None };
         self.live.insert(call.address, self.made.len());
         self.made.push(live);
     }
@@ -206,6 +210,22 @@ impl Communicators {
             };
             writer.communicator(&row);
         }
+    }
+
+    /// Returns the number of a communicator in NCCL's log. If neither the plugin nor a hook knows the
+    /// communicator, it is written with the log's own number; `None` if the log has none.
+    pub fn of_log(&mut self, logged: &LoggedCommunicator, writer: &mut TraceWriter) -> Option<u64> {
+        let is_same = |context: &&nccl::Context| context.hash == logged.hash;
+        let context = self.contexts.values().find(is_same).filter(|_| logged.hash != 0);
+        let mut at_address = self.made.iter().filter(|live| live.address == logged.address);
+        let made = at_address.nth(logged.earlier);
+        let made = made.map(|live| live.plugins.map_or(live.id, |(id, _)| id));
+        let known = context.map(|context| context.hash).or(made);
+        if known.is_none() && logged.hash != 0 {
+            let (size, rank) = (Some(logged.ranks), Some(logged.rank));
+            self.write(logged.hash, size, rank, "", writer);
+        }
+        known.or((logged.hash != 0).then_some(logged.hash))
     }
 
     /// Writes the communicators that no operation referred to, once the process has ended. They

@@ -14,6 +14,7 @@
 mod channels;
 mod communicators;
 mod joining;
+mod log;
 mod pending;
 mod plugin;
 mod words;
@@ -21,13 +22,17 @@ mod words;
 pub use communicators::JoinCall;
 
 use crate::gpu::Gpu;
+use crate::targets::attached::NcclLog;
 use crate::targets::progress::Operations;
 use channels::Channels;
 use communicators::{CommunicatorIndex, Communicators};
+use log::Log;
 use pending::Pending;
 use plugin::PluginRecords;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 
@@ -38,8 +43,15 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// late: another thread serves a communicator that does not block, and the first operation of a
 /// communicator sets up connections.
 const LONGEST_WAIT_FOR_TASKS_NS: u64 = 5_000_000_000;
+/// The largest part of NCCL's log that is read. The log of 64 communicators of 1,024 ranks is a tenth
+/// of this.
+const MAX_LOG_BYTES: u64 = 256 << 20;
 /// Rows are written when this many of them wait.
 const MAX_ROWS: usize = 16_384;
+
+/// The reason for a job that decided itself what NCCL logs.
+const NO_LOG: &str =
+    "NCCL_DEBUG, NCCL_DEBUG_FILE or a configuration file of NCCL sends it elsewhere";
 
 /// A call that a hook recorded.
 #[derive(Clone, Copy, Debug)]
@@ -273,6 +285,45 @@ impl Collectives {
             self.lost += count;
         }
         written.and(self.channels.write(&mut self.lost, writer))
+    }
+
+    /// Writes the connections that NCCL's log tells, once the process has ended. Returns the reason
+    /// why some are missing.
+    pub fn write_connections(&mut self, log: &NcclLog, writer: &mut TraceWriter) -> Option<String> {
+        let used_nccl = self.is_hooked || self.communicators.has_plugin();
+        let lacks_log = used_nccl && log.is_wanted;
+        let Some(path) = &log.path else {
+            return lacks_log.then(|| NO_LOG.to_owned());
+        };
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let read = opened.and_then(|(bytes, file)| {
+            Ok((bytes, Log::read(BufReader::new(file.take(MAX_LOG_BYTES)))?))
+        });
+        let (bytes, log) = match read {
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return lacks_log.then(|| "NCCL wrote none".to_owned());
+            }
+            Err(error) => return Some(format!("`{}`: {error}", path.display())),
+        };
+        let communicators: Vec<Option<u64>> =
+            log.communicators.iter().map(|of| self.communicators.of_log(of, writer)).collect();
+        let row = |(at, of, channels): (Option<usize>, &log::Connected, u32)| Connection {
+            process: self.process,
+            communicator: at.and_then(|at| communicators[at]),
+            from: of.from,
+            to: of.to,
+            sends: of.sends,
+            transport: writer.name(&of.transport),
+            channels,
+        };
+        let mut rows: Vec<Connection> = log.connections().map(row).collect();
+        let written = writer.write(&mut rows);
+        match written {
+            Err(error) => Some(error.to_string()),
+            Ok(()) if bytes > MAX_LOG_BYTES => Some("only the first 256 MiB are read".to_owned()),
+            Ok(()) => None,
+        }
     }
 
     /// If the plugin knows the communicator of an operation that it did not report, replaces the

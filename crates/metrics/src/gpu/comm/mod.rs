@@ -8,6 +8,7 @@
 mod bandwidth;
 mod channels;
 mod choices;
+mod connections;
 mod links;
 mod network;
 mod tables;
@@ -23,6 +24,8 @@ use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 use channels::ChannelSums;
 use choices::Choices;
+pub use connections::Connections;
+use connections::connections_table;
 pub use links::Links;
 use network::{CommNetwork, network_table};
 pub use times::Times;
@@ -101,7 +104,7 @@ impl CollectiveTimes {
 
 impl Analysis for Comm {
     const KIND: &'static str = KIND.name;
-    type Part = (CollectiveTimes, CommNetwork, Transports);
+    type Part = (CollectiveTimes, CommNetwork, (Connections, Transports));
 
     fn needs(&self, _: &Options) -> Needs {
         WINDOW_NEEDS | Needs::COLLECTIVES
@@ -119,17 +122,20 @@ impl Analysis for Comm {
         let channels = ChannelSums::of(rank.file, &judged.time(rank));
         let times = CollectiveTimes::of(&operations, without_kernel);
         let network = CommNetwork::of(rank, &operations);
-        (CollectiveTimes { channels, left_out, ..times }, network, Transports::of(rank))
+        let transports = (Connections::of(rank), Transports::of(rank));
+        (CollectiveTimes { channels, left_out, ..times }, network, transports)
     }
 
     fn join(&self, parts: Vec<(RankContext, Self::Part)>, _options: &Options) -> Body {
         let network = parts.iter().map(|(at, (_, network, _))| (at.label.as_str(), network));
         let network = network_table(network);
-        let transports = parts.iter().map(|(at, (_, _, of))| (at.label.as_str(), of));
+        let connections = connections_table(parts.iter().map(|(_, (_, _, (of, _)))| of));
+        let transports = parts.iter().map(|(at, (_, _, (_, of)))| (at.label.as_str(), of));
         let transports = transports_table(transports);
         let parts: Vec<(RankContext, CollectiveTimes)> =
             parts.into_iter().map(|(at, (times, _, _))| (at, times)).collect();
         let mut body = tables::body(&parts);
+        body.tables.extend(connections);
         body.tables.extend(transports);
         body.tables.extend(network);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
