@@ -61,6 +61,22 @@ fn calls_at_the_edges_of_what_libc_allows_give_what_they_would() {
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
 }
 
+/// A call on a small stack, a coroutine's or a signal handler's, names no file and takes no stack, but
+/// counts. On a large one it does both.
+#[test]
+fn calls_on_small_stacks_are_counted_without_their_file() {
+    for (bytes, named) in [("4096", 300), ("65536", 600)] {
+        let scratch = Scratch::new();
+        let job = Job::new(program("small_handler_stack")).arg(bytes);
+        let run = traced(&job, &[], &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let files = rows(&run.run, "files");
+        let reads = |end: &str| sums(&files, "path", end)["read"];
+        assert_eq!(reads(""), [1200, 0, 9600], "{files:#?}");
+        assert!(reads("/dev/zero")[0] >= 2 * named, "{bytes}: {files:#?}");
+    }
+}
+
 #[test]
 fn functions_of_other_libraries_with_the_names_of_calls_get_their_arguments() {
     let scratch = Scratch::new();

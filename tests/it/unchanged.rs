@@ -67,6 +67,7 @@ unchanged! {
     mapping_in_a_handler: BOTH, victim("handler_map");
     jumping_out_of_a_handler: EVERY, victim("handler_jump");
     allocating_on_an_alternate_stack: BOTH, victim("altstack");
+    calls_on_files_on_small_stacks: EVERY, victim("small_handler_stack");
     coroutines: EVERY, victim("coroutines");
     stacks_that_are_left_and_gone: EVERY, victim("stacks_gone");
     recursion_of_500_frames: EVERY, victim("deep");

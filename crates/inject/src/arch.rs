@@ -357,6 +357,7 @@ pub mod number {
     pub const FGETXATTR: usize = 193;
     pub const PRLIMIT64: usize = 302;
     pub const PROCESS_VM_READV: usize = 310;
+    pub const SIGALTSTACK: usize = 131;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLOSE_RANGE: usize = 436;
 }

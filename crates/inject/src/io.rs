@@ -10,11 +10,14 @@
 //!   50 us while Python's lock is given up, as it is during such calls. So in each part of the time a
 //!   thread takes one of a read, one of a write and one of another call; and one of each call that
 //!   takes long. It takes none before the collector knows the process's code.
+//! - A call in a coroutine or a signal handler takes little of its stack, which may be small: it
+//!   takes no stack and names no file.
 //! - Descriptors that libc itself, or a direct system call, opens and closes are not seen. The
 //!   collector compares the bytes with the kernel's count for the process.
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
+use crate::unwind::has_room;
 use crate::{arch, fork_tables, gate, ring, stacks, state, sys, unwind};
 use core::ffi::{CStr, c_int};
 use tprof_wire::io::{Call, MAX_NAME_BYTES, NAMED_WORDS, NO_OFFSET, Named, Operation, naming};
@@ -37,6 +40,10 @@ const fn kind(operation: Operation) -> u32 {
         _ => 4,
     }
 }
+/// Room on the stack for what takes a stack of the call, with Python's functions.
+const STACK_BYTES: usize = 8 << 10;
+/// Room on the stack for what names a file.
+const NAME_BYTES: usize = 4 << 10;
 /// Number of descriptors that the table has entries for. Calls on higher ones have no file.
 const DESCRIPTORS: usize = 1 << 16;
 /// The table takes so many bytes of address space, of which only touched pages use memory.
@@ -111,12 +118,11 @@ impl Begun {
         sp: usize,
         fp: usize,
     ) {
-        let thread = self.thread;
         let file = match table().and_then(|table| table.entry(descriptor)) {
             Some(entry) if entry.load(Relaxed) != 0 => entry.load(Relaxed),
             // The descriptor of a call that failed may not be open at all.
             _ if result < 0 => 0,
-            _ => number_by_link(thread, descriptor),
+            _ => self.number_by_link(descriptor),
         };
         self.record(operation, file, result, offset, sp, fp);
     }
@@ -140,7 +146,7 @@ impl Begun {
         let is_long = ticks >= LONG;
         let is_due = taken & kind(operation) == 0 || is_long;
         // A job must not wait for its first calls' stacks, which on a busy machine may take long.
-        let stack = if !is_due || !unwind::is_code_known(thread) {
+        let stack = if !is_due || !unwind::is_code_known(thread) || !has_room(thread, STACK_BYTES) {
             0
         } else {
             thread.io_part.set(part | taken | kind(operation));
@@ -170,6 +176,10 @@ impl Begun {
         fp: usize,
     ) {
         let file = match result {
+            0.. if !has_room(self.thread, NAME_BYTES) => {
+                renewed(result);
+                0
+            }
             0.. => {
                 // SAFETY: the call succeeded, so the path is what the real function demands.
                 let path = unsafe { CStr::from_ptr(path.cast()) }.to_bytes();
@@ -186,7 +196,7 @@ impl Begun {
         let has_directory = directory >= 0 && path.first() != Some(&b'/');
         let known = table().and_then(|table| table.entry(directory));
         let directory = match known.map_or(0, |entry| entry.load(Relaxed)) {
-            0 if has_directory => number_by_link(self.thread, directory),
+            0 if has_directory => self.number_by_link(directory),
             known if has_directory => known,
             _ => 0,
         };
@@ -197,7 +207,7 @@ impl Begun {
 
     /// Records that the call accepted a connection. `result` is the new descriptor, or negative.
     pub fn accepted(&self, result: c_int, sp: usize, fp: usize) {
-        let file = if result < 0 { 0 } else { number_by_link(self.thread, result) };
+        let file = if result < 0 { 0 } else { self.number_by_link(result) };
         self.record(Operation::Accept, file, i64::from(result.min(0)), NO_OFFSET, sp, fp);
     }
 
@@ -216,7 +226,8 @@ impl Begun {
         fp: usize,
     ) {
         const MOST: usize = 128; // of `struct sockaddr_storage`
-        let file = if result == 0 && (1..=MOST).contains(&bytes) {
+        let is_named = result == 0 && (1..=MOST).contains(&bytes);
+        let file = if is_named && has_room(self.thread, NAME_BYTES) {
             // SAFETY: the kernel has read so many bytes there.
             let address = unsafe { core::slice::from_raw_parts(address, bytes) };
             number(self.thread, descriptor, naming::PEER, 0, address)
@@ -225,6 +236,18 @@ impl Begun {
             0
         };
         self.record(Operation::Connect, file, i64::from(result), NO_OFFSET, sp, fp);
+    }
+
+    /// Gives a file that no hook saw opened a number. On a small stack it has none yet: its next call
+    /// elsewhere gives it one.
+    fn number_by_link(&self, descriptor: c_int) -> u32 {
+        match has_room(self.thread, NAME_BYTES) {
+            true => number_by_link(self.thread, descriptor),
+            false => {
+                renewed(descriptor);
+                0
+            }
+        }
     }
 
     /// The same call, beginning now. A call that counts for two files takes its time only once.
@@ -272,7 +295,7 @@ impl Begun {
     pub fn forgotten_or_named(&self, descriptor: c_int) -> u32 {
         match forgotten(descriptor) {
             0 => {
-                let number = number_by_link(self.thread, descriptor);
+                let number = self.number_by_link(descriptor);
                 forgotten(descriptor);
                 number
             }

@@ -191,7 +191,10 @@ static PROCESSES: &[SystemCall] = &[
 
 static SEGMENTS: &[SystemCall] = &[call(n::SHMCTL, [ANY, is(IPC_STAT), ANY, ZERO, ZERO])];
 
-static READING: &[SystemCall] = &[call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY])];
+static READING: &[SystemCall] = &[
+    call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY]),
+    call(n::SIGALTSTACK, [ZERO, ANY, ZERO, ZERO, ZERO]),
+];
 
 static FILES: &[SystemCall] = &[
     call(n::OPEN, [ANY, is(APPEND), ANY, ZERO, ZERO]),

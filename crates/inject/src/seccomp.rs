@@ -28,7 +28,8 @@ pub enum CallClass {
     Threads = 0,
     /// Attaching a forked child or a program that is executed.
     Processes = 1,
-    /// Reading memory that may not exist, to find Python's frames.
+    /// Reading memory that may not exist, to find Python's frames, and finding out on which stack a
+    /// thread runs.
     Reading = 2,
     /// Finding the size of a System V segment.
     Segments = 3,

@@ -107,6 +107,16 @@ pub fn is_readable(address: usize) -> bool {
     address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
 }
 
+/// Returns the lowest address of the alternate stack of signal handlers, if this thread runs on it.
+pub fn alternate_stack() -> Option<usize> {
+    const SS_ONSTACK: usize = 1;
+    // A `stack_t`: the address, flags of four bytes, the size.
+    let mut stack = [0usize; 3];
+    let status = call!(n::SIGALTSTACK, 0, stack.as_mut_ptr());
+    let [first, flags, _] = stack;
+    (status == 0 && flags & SS_ONSTACK != 0).then_some(first)
+}
+
 /// Whether a seccomp filter applies to this thread.
 pub fn is_filtered() -> bool {
     const PR_GET_SECCOMP: usize = 21;

@@ -72,7 +72,7 @@ pub static NCCL: Setting = Setting {
     name: "nccl",
     short: None,
     group: Group::What,
-    help: "Also record of NCCL: none, or a list of {values}: its log, which has the transport of each connection; events per channel [default: none]",
+    help: "Also record of NCCL: its log with the transport of each connection (log), and events per channel (proxy, kernels); a list, or none [default: none]",
     kind: ValueKind::Text("LIST", || values::names(&NCCL_EVENTS)),
     set: |resolved, given| {
         resolved.config.nccl = values::nccl_events(given)?;

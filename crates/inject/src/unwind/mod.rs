@@ -38,7 +38,7 @@ pub use loaded_rows::let_readers_leave;
 pub use prefetch::prefetch_tables;
 pub use rows::{code_changed, has_memo, map_memo, prepare};
 pub use shapes::{Guess, guess};
-pub use stack_bounds::ReadableSp;
 #[cfg(test)]
 pub use stack_bounds::readable;
+pub use stack_bounds::{ReadableSp, has_room};
 pub use walk::{complete, walk};

@@ -1,6 +1,7 @@
 //! Tracks which part of a thread's stack is known to be readable.
 
 use crate::block::Thread;
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::{arch, state, sys};
 use tprof_wire::sync::Ordering::Relaxed;
 
@@ -48,6 +49,35 @@ const MOST_GROWN: usize = 8 << 20;
 pub fn own_top(thread: &Thread) -> usize {
     let high = thread.stack_high.get();
     if high == arch::thread_pointer() || high == state::STACK_TOP.load(Relaxed) { high } else { 0 }
+}
+
+/// Number of bytes below a coroutine's frame that must be readable. Its own stack may end earlier,
+/// and other memory follow: few stacks without an unmapped page below are so small.
+const LEAST_OF_COROUTINE: usize = 32 << 10;
+
+/// Whether the stack on which the thread runs has so many bytes left. A stack of another kind than
+/// the thread's own may be small: a coroutine's may have 4 KiB, and a signal handler's hardly more
+/// than the kernel writes there.
+#[cold]
+#[inline(never)]
+pub fn has_room(thread: &Thread, bytes: usize) -> bool {
+    let here = (&raw const thread) as usize;
+    if thread.is_quiet() {
+        return false;
+    }
+    let low = here.saturating_sub(bytes);
+    if within(thread, here, here + 8) && own_top(thread) != 0 {
+        // The kernel makes the first thread's stack grow. Below another one lies an unmapped page.
+        let grows = thread.stack_high.get() == state::STACK_TOP.load(Relaxed);
+        return grows || within(thread, low, here);
+    }
+    if is_forbidden(CallClass::Reading) {
+        return false;
+    }
+    match sys::alternate_stack() {
+        Some(first) => first <= low,
+        None => are_readable(here.saturating_sub(LEAST_OF_COROUTINE) & !4095, here),
+    }
 }
 
 /// Extends the bounds to another stack (a coroutine's or a signal handler's), or to one that has
