@@ -3,9 +3,14 @@
 grows with it: memory of the job and of the collector, the directory of the run, dumps that nobody asked for.
 
     scripts/soak.py [--steps 1000000] [--keep 20s,4MiB] [--dumps 1000] [--ranks 1] [--tprof PATH] [-- OPTIONS OF tprof run]
+    scripts/soak.py --week
 
 The steps are as short as the machine makes them, so that a million of them take minutes. The history has a row for each
 second, so the time of the run counts there, not its steps. At the end it asks for so many dumps at once.
+
+`--week` runs a job of 2,016 steps of five minutes, of which one on each day takes fifteen, in an hour: libfaketime makes
+the clocks of the job and of tprof run 168 times as fast. Each of the seven slow steps must have its dump, and no other step.
+CPU samples are left out, because the kernel's clock runs as ever.
 """
 
 import argparse
@@ -95,12 +100,14 @@ class Soak:
 
     def measure(self):
         options = ["run", "--quiet", "-o", self.run, "--keep", self.args.keep, "--on", self.args.on, *self.args.options]
-        each = f'"{self.job}" {self.args.steps} "" {self.args.pause_us}'
+        each = f'"{self.job}" {self.args.steps} "{self.args.how}" {self.args.pause_us}'
         ranks = "".join(f"RANK={rank} WORLD_SIZE={self.args.ranks} {each} & " for rank in range(self.args.ranks))
         # The job goes on until its input is closed, so that dumps can be asked for once the steps are over.
         job = ["sh", "-c", f"{ranks}wait; echo over; cat"]
         self.begun = time.monotonic()
-        with subprocess.Popen([self.tprof, *map(str, options), "--", *job], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as traced:
+        environment = {**os.environ, **faketime(self.args.speed)} if self.args.speed != 1 else None
+        command = [self.tprof, *map(str, options), "--", *job]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as traced:
             reader = threading.Thread(target=self.count_steps, args=(traced.stdout,))
             reader.start()
             self.watch(traced)
@@ -130,8 +137,8 @@ class Soak:
             ("kept at any moment, bytes", kept, asked and asked * 1.1, "most"),
             ("rest of the run, bytes: after a fifth", warm[0]["size"][1], None, None),
             ("  at the end", warm[-1]["size"][1], None, None),
-            ("  growth for a week at this pace, MB", self.a_week(warm), None, None),
-            (f"dumps by --on {self.args.on}", self.of_events, 0, "is"),
+            ("  growth for a week at this pace, MB", self.a_week(warm) / self.args.speed, None, None),
+            (f"dumps by --on {self.args.on}", self.of_events, 7 if self.args.how == "pauses" else 0, "is"),
             ("records that were lost", info["completeness"]["lost"], 0, "is"),
             ("status of the job", code, 0, "is"),
         ]
@@ -155,6 +162,14 @@ class Soak:
         return grown / seconds * 7 * 86400 / 1e6 if seconds else 0.0
 
 
+def faketime(speed):
+    """Returns the variables by which libfaketime (Debian's package of this name) makes clocks run so fast."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        sys.exit("error: libfaketime is missing\n  try: apt-get install faketime")
+    return {"LD_PRELOAD": str(found[0]), "FAKETIME": f"+0 x{speed}"}
+
+
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("--steps", type=int, default=1_000_000)
@@ -164,10 +179,18 @@ def main():
     parse.add_argument("--on", default="slow-step=1000x,error,oom,signal=USR2")
     parse.add_argument("--dumps", type=int, default=1000, help="how many to ask for at once at the end; 0 for none")
     parse.add_argument("--every", type=float, default=1.0, help="seconds between two samples")
+    parse.add_argument("--speed", type=int, default=1, help="how fast clocks run, by libfaketime")
+    parse.add_argument("--how", default="", help="what happens in the job (tests/programs/steps_on.c)")
+    parse.add_argument("--week", action="store_true", help="a week in an hour")
     parse.add_argument("--json", metavar="FILE", help="write all samples there")
     parse.add_argument("--tprof", default=ROOT / "target/release/tprof")
     parse.add_argument("options", nargs="*", metavar="OPTION", help="more options of `tprof run`, after --")
-    soak = Soak(parse.parse_args())
+    args = parse.parse_args()
+    if args.week:
+        args.steps, args.pause_us, args.speed, args.how, args.dumps, args.every = 2016, 300_000_000, 168, "pauses", 0, 5
+        args.keep, args.on = "1h,4MiB", "slow-step=2x,error,oom,hang=1h,signal=USR2"
+        args.options = ["--activities", "mem", *args.options]
+    soak = Soak(args)
     try:
         return soak.measure()
     finally:

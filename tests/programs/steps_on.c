@@ -5,6 +5,7 @@
  * sleeps, one that computes, one that waits for a pipe, a quarter of the steps apart. crashes: a child that has
  * made steps gets SIGSEGV. fails: such a child ends with status 3. child: a child without steps ends
  * with status 1. ends: it ends with status 3 itself. churns: each step allocates and frees many blocks.
+ * pauses: seven steps, evenly apart, take three times as long, as one on each day of a week.
  *
  * build: -ldl */
 #define _GNU_SOURCE
@@ -80,6 +81,7 @@ int main(int count, char **arguments) {
     if (count > 3) pause_us = atoi(arguments[3]);
     for (int i = 0; i < steps; i++) {
         step(strcmp(how, "churns") ? 10 : 40000);
+        if (!strcmp(how, "pauses") && i % (steps / 7) == steps / 14) usleep(2 * pause_us); /* HERE pauses */
         if (!strcmp(how, "plants") && i && i % (steps / 4) == 0 && i / (steps / 4) <= 3)
             planted[i / (steps / 4) - 1]();
         if (i == steps / 2) {

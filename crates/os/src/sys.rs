@@ -187,18 +187,18 @@ pub(crate) fn boottime_ns() -> u64 {
 
 /// Returns the CPU time of this process so far, ns.
 pub fn cpu_ns() -> u64 {
-    clock_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+    kernel_clock_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
 /// Returns the CPU time of this thread so far, ns.
 pub fn thread_cpu_ns() -> u64 {
-    clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
+    kernel_clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
 /// Returns the CPU time of a process of this host so far, ns; `None` if the process has ended.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
-    clock_gettime(clock).ok().map(ns_of)
+    kernel_clock_ns(clock)
 }
 
 fn clock_ns(clock: ClockId) -> u64 {
@@ -206,7 +206,8 @@ fn clock_ns(clock: ClockId) -> u64 {
 }
 
 /// Reads a clock by a system call. A library that changes the time (libfaketime) may interpose the
-/// C library's function, but not the system call.
+/// C library's function, but not the system call. It takes clocks of CPU time for wall clocks, and
+/// the C library's function reads these no faster.
 pub(crate) fn kernel_clock_ns(clock: ClockId) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live timespec, and the kernel writes nothing else.
@@ -230,7 +231,7 @@ pub fn children_cpu_ns() -> u64 {
 /// has ended.
 pub fn process_clock_ns(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
-    clock_gettime(clock).ok().map(ns_of)
+    kernel_clock_ns(clock)
 }
 
 /// Reads the time-stamp counter.
