@@ -117,10 +117,10 @@ compile() {
 # Checks the optional `tprof-sql`, a workspace of its own, because its engine takes minutes to compile.
 sql() {
     cargo fmt --manifest-path sql/Cargo.toml --check
-    # The settings of `cargo clippy`, but with a build instead of a check: the tests use the compiled engine, which a
-    # check would process once more (five minutes of CPU time).
-    RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings \
-        cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
+    # The settings of `cargo clippy`, but with a build instead of a check, and tests of that build: a check would
+    # process the engine once more (five minutes of CPU time), and a build without clippy tprof-sql and its tests.
+    export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
+    cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         cargo test --manifest-path sql/Cargo.toml --target-dir "$target/sql" --locked
 }

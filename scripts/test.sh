@@ -5,9 +5,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 scripts/test-deps.sh mpi ${CI:+spark}
-# Spark is a minute of download, so this runs in the background. The step that uses it waits for it, or fetches it again
-# and reports the error.
-[ -z "${CI:-}" ] || scripts/cluster/fetch.sh >/dev/null 2>&1 &
+# Spark and PyTorch are a minute of download each, so this runs in the background. The steps that use them wait for it,
+# or fetch them again and report the error.
+if [ -n "${CI:-}" ]; then
+    scripts/cluster/fetch.sh >/dev/null 2>&1 &
+    scripts/compile-check.sh --install >/dev/null 2>&1 &
+fi
 # Tools that read tprof's exports. Here their absence is a failure, not a skip.
 scripts/test-readers.sh
 # Tools that compile CUDA programs.

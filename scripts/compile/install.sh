@@ -1,9 +1,13 @@
 #!/bin/sh
-# Installs PyTorch from PyPI into DIR, without the CUDA libraries that a CPU does not use: empty ones replace them.
+# Installs PyTorch from PyPI into DIR, without the CUDA libraries that a CPU does not use: empty ones replace them. A
+# second call waits for the first.
 #
 #   scripts/compile/install.sh DIR VERSION
 set -eu
 dir=$1 version=$2
+mkdir -p "$dir"
+exec 9>"$dir/lock"
+flock 9
 [ ! -e "$dir/ok" ] || exit 0
 here=$(dirname "$0")
 case $version in

@@ -51,7 +51,8 @@ class Outcome:
 
 
 def run(command, directory, environment=None, limit=180, interrupt=None):
-    """Runs a command to its end. `interrupt` is (seconds, signal): the signal goes to the command only."""
+    """Runs a command to its end. `interrupt` is (lines, signal): the signal goes to the command only, once it has printed
+    so many lines."""
     words = ["sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         child = subprocess.Popen(
@@ -65,8 +66,11 @@ def run(command, directory, environment=None, limit=180, interrupt=None):
         )
         try:
             if interrupt:
-                time.sleep(interrupt[0])
-                child.send_signal(interrupt[1])
+                lines, number = interrupt
+                until = time.monotonic() + limit
+                while os.pread(out.fileno(), 1 << 16, 0).count(b"\n") < lines and child.poll() is None and time.monotonic() < until:
+                    time.sleep(0.02)
+                child.send_signal(number)
             status = child.wait(limit)
         except subprocess.TimeoutExpired:
             status = f"none: still running after {limit} s"

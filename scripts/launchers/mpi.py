@@ -98,8 +98,8 @@ class Mpi:
             with self.subTest(number.name):
                 self.run_directory = self.directory / number.name
                 long = self.launch(2, "wait 60")
-                bare = self.run_command(long.split(), interrupt=(2.5, number))
-                traced = self.traced(long, interrupt=(2.5, number))
+                bare = self.run_command(long.split(), interrupt=(2, number))
+                traced = self.traced(long, interrupt=(2, number))
                 if self.ends_alike:
                     self.assert_same(bare, traced, status=None)
                 self.assertIsInstance(traced.status, int, traced)

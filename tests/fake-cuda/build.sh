@@ -14,6 +14,10 @@ mkdir -p "$out/12" "$out/13"
 cargo build --quiet --release --locked -p tprof-fake-cuda --examples \
     --manifest-path "$here/Cargo.toml" --target-dir "$out/target"
 libs=$out/target/release/examples
+# What is linked already is older than this file.
+made=$out/made
+[ ! -e "$made" ] || [ -n "$(find "$here" "$libs" -type f ! -name "*.d" -newer "$made" | head -n 1)" ] || exit 0
+touch "$made.$$"
 system='-lpthread -ldl -lm -lrt -lgcc_s -lc'
 
 # link FILE ARCHIVE MAJOR VERSION PATTERNS OTHER…: the archive as a shared library
@@ -75,3 +79,4 @@ for major in 12 13; do
     program "$out/subscribed-$major" "$here/subscribed.c" \
         "$to/libcudart.so.$major" "$to/libcupti.so.$major" -ldl -Wl,-rpath-link,"$to"
 done
+mv "$made.$$" "$made"

@@ -31,7 +31,8 @@ def maker(name="page_run"):
     named = os.environ.get(f"TPROF_{name.upper()}")
     if named:
         return named
-    command = ["cargo", "build", "--quiet", "--locked", "-p", "tprof-export", "--example", name]
+    # Of the whole workspace, so that dependencies have the same features as in the other tests, and are not compiled again.
+    command = ["cargo", "build", "--quiet", "--locked", "--workspace", "--example", name]
     subprocess.run(command, cwd=ROOT, check=True)
     return str(TARGET / "debug" / "examples" / name)
 

@@ -1,8 +1,6 @@
 //! Tests which slices Perfetto's arrows join.
 
-mod common;
-
-use common::{readers, write_two_threads};
+use crate::common::{readers, write_two_threads};
 use std::path::Path;
 use tprof_export::{Options, chrome, perfetto};
 use tprof_trace::RunDir;

@@ -1,8 +1,7 @@
 //! Tests exported files by reading them with other parsers.
 
-mod common;
-
-use common::readers;
+use crate::common;
+use crate::common::readers;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
 //! Tests exported traces by queries in Perfetto's own engine.
 
-mod common;
-
-use common::readers;
-use common::{NASTY, SMALL, START};
+use crate::common;
+use crate::common::readers;
+use crate::common::{NASTY, SMALL, START};
 use serde_json::Value;
 use std::path::Path;
 use tprof_export::{ExportError, Options, Slice, Written, perfetto};

@@ -1,8 +1,7 @@
 //! Tests speedscope and pprof files, and what TensorBoard's plugin and HTA read from traces.
 
-mod common;
-
-use common::{NASTY, SMALL, readers};
+use crate::common;
+use crate::common::{NASTY, SMALL, readers};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,9 +2,7 @@
 //! with the writer, and with TensorBoard itself. The second way needs the tools of
 //! `common/readers.rs`, or a Python with TensorBoard that `TPROF_TEST_TENSORBOARD` names.
 
-mod common;
-
-use common::{Job, NASTY, SMALL, START, STEP_NS, UNIX, readers, write_rank, write_run};
+use crate::common::{Job, NASTY, SMALL, START, STEP_NS, UNIX, readers, write_rank, write_run};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

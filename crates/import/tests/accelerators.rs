@@ -1,8 +1,6 @@
 //! Tests that the devices of every vendor are recognized by the categories of their events.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tprof_trace::model::*;
 
 fn event(category: &str, name: &str, pid: u32, tid: u32, ts: u32, args: &str) -> String {

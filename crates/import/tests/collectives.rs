@@ -1,8 +1,6 @@
 //! Tests that a collective becomes one row, even if several parts of the trace record it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tprof_trace::model::*;
 
 const CALL: &str = r#"{"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":7,"tid":8,"ts":10,"dur":100,"args":{"External id":42,"Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,"Group size":2,"dtype":"BFloat16","Process Group Name":"1","Process Group Description":"dp","Process Group Ranks":"[0, 4]","Seq":17}}"#;

@@ -1,8 +1,6 @@
 //! Tests importing logs of `torch.compile`, alone and together with a trace of torch.profiler.
 
-mod common;
-
-use common::import_files;
+use crate::common::import_files;
 use std::fs;
 use std::path::PathBuf;
 use tprof_facts::compile::RunLogs;

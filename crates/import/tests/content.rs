@@ -1,8 +1,6 @@
 //! Tests that files are recognized by their content, whatever their names are.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::fs;
 use std::path::Path;
 use tprof_import::{Options, import, is_foreign, packed_as};

@@ -1,9 +1,7 @@
 //! Tests importing traces of PyTorch 1.8 to 1.10. Their Kineto writes numbers as text, has one
 //! category for operators and annotations, and writes no memory addresses.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tprof_trace::model::*;
 
 /// One step with an operator, its launch, kernel and arrow, as PyTorch 1.8 writes them.

@@ -1,9 +1,7 @@
 //! Tests importing damaged and hostile traces. The result is an error that names the place, or a
 //! count of the parts that were skipped. No trace causes a panic or exceeds the memory bound.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tprof_import::{ImportError, Options};
 use tprof_trace::model::*;
 

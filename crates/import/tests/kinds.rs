@@ -1,8 +1,6 @@
 //! Tests that every kind of event is imported with all of its data.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tprof_trace::model::*;
 
 /// A launch, its kernel, and the events around them, as a new Kineto writes them.

@@ -1,8 +1,6 @@
 //! Tests how files get their ranks, and how directories are imported.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tprof_import::{ImportError, Options, import, is_foreign};
 
 fn trace(rank: Option<u32>) -> Vec<u8> {

@@ -3,9 +3,7 @@
 //!
 //! `cargo +nightly fuzz run import crates/import/tests/corpus` searches for more inputs.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::{Path, PathBuf};
 use tprof_import::Options;
 

@@ -1,7 +1,5 @@
 //! Imports real traces, if the machine has any, and accounts for every event.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};

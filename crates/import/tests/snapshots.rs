@@ -1,9 +1,7 @@
 //! Tests importing memory snapshots of PyTorch, and refusing other pickles. `snapshots.py` writes
 //! the files.
 
-mod common;
-
-use common::{Run, check, gzip, import_files};
+use crate::common::{Run, check, gzip, import_files};
 use proptest::prelude::*;
 use tprof_import::ImportError;
 use tprof_trace::model::*;

@@ -1,8 +1,7 @@
 //! Tests with files that are cut, damaged or foreign. Whole parts are read, other parts are
 //! reported, and nothing panics.
 
-mod common;
-
+use crate::common;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

@@ -3,8 +3,7 @@
 //! After an intended change of the format, `TPROF_BLESS=1` rewrites the pair of files of the
 //! current version. The pairs of earlier versions never change.
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 use tprof_trace::{FORMAT_VERSION, TraceFile};
 

@@ -1,8 +1,7 @@
 //! Of a file that keeps only the last part of what happened, readers get that part and everything
 //! that it refers to, while the file is written, after its writer was killed, and at its end.
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 
 use tprof_trace::model::*;

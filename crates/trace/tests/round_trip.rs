@@ -1,8 +1,7 @@
 //! Tests that reading a file returns everything that was written: heap events of any kind, and rows
 //! of every table.
 
-mod common;
-
+use crate::common;
 use proptest::prelude::*;
 use tprof_trace::model::*;
 use tprof_trace::{HeapBlock, TraceFile, TraceHeader, TraceWriter};

@@ -1,7 +1,6 @@
 //! Tests opening complete and incomplete run directories.
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::path::Path;
 use tprof_trace::run::{RUN_VERSION, RunInfo};

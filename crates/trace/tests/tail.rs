@@ -1,8 +1,7 @@
 //! Tests reading files that grow. Each new row is returned once, and all rows together are the same
 //! as when the whole file is read.
 
-mod common;
-
+use crate::common;
 use proptest::prelude::*;
 use std::fs::File;
 use std::io::Write;

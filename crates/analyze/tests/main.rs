@@ -1,0 +1,5 @@
+//! All tests of this folder are one program: each program costs a link, and cargo runs one after another.
+
+mod cycles;
+mod growth;
+mod runs;

@@ -1,0 +1,8 @@
+//! All tests of this folder are one program: each program costs a link, and cargo runs one after another.
+
+mod arrows;
+mod chrome;
+mod common;
+mod perfetto;
+mod profiles;
+mod tensorboard;
