@@ -91,8 +91,12 @@ models() {
 
 # Builds the whole workspace, so that dependencies have the same features as in the unit tests, and are not compiled
 # again. The tests wait half of their time, so there is one thread more than processors. With two threads for each
-# processor, the collector of a test that samples often finds no processor in time.
+# processor, the collector of a test that samples often finds no processor in time. In continuous integration the engine
+# of `sql` is compiled in the rest of the time, by processes that run only while a processor is idle.
 process_tests() {
+    case "${CI:+ $steps }" in
+    *" sql "*) (chrt --idle --pid 0 "$(exec sh -c 'echo $PPID')" && build_sql) >/dev/null 2>&1 & ;;
+    esac
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) + 1))} \
         cargo test --workspace --test it --locked
 }
@@ -117,12 +121,16 @@ compile() {
 # Checks the optional `tprof-sql`, a workspace of its own, because its engine takes minutes to compile.
 sql() {
     cargo fmt --manifest-path sql/Cargo.toml --check
-    # The settings of `cargo clippy`, but with a build instead of a check, and tests of that build: a check would
-    # process the engine once more (five minutes of CPU time), and a build without clippy tprof-sql and its tests.
-    export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
-    cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
+    build_sql
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         cargo test --manifest-path sql/Cargo.toml --target-dir "$target/sql" --locked
+}
+
+# The settings of `cargo clippy`, but with a build instead of a check, and tests of that build: a check would process the
+# engine once more (five minutes of CPU time), and a build without clippy tprof-sql and its tests.
+build_sql() {
+    export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
+    cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
 }
 
 # Runs a Spark cluster of two executors, one of which is killed in a scan and in a shuffle.

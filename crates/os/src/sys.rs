@@ -195,7 +195,8 @@ pub fn thread_cpu_ns() -> u64 {
     kernel_clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
-/// Returns the CPU time of a process of this host so far, ns; `None` if the process has ended.
+/// Returns the CPU time of a process of this host so far, its ended threads included, ns; `None` if
+/// the process has ended.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
     kernel_clock_ns(clock)
@@ -225,13 +226,6 @@ pub fn children_cpu_ns() -> u64 {
     let ns = |time: TimeVal| time.num_microseconds() as u64 * 1000;
     getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_or(0, |usage| ns(usage.user_time()) + ns(usage.system_time()))
-}
-
-/// Returns the CPU time of another process, including its ended threads, ns; `None` if the process
-/// has ended.
-pub fn process_clock_ns(pid: u32) -> Option<u64> {
-    let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
-    kernel_clock_ns(clock)
 }
 
 /// Reads the time-stamp counter.

@@ -114,7 +114,7 @@ impl PolledProcesses {
                 threads.insert(tid, PolledThread::new(source, times, now_ns));
             }
         }
-        let clock_ns = if from_start { 0 } else { sys::process_clock_ns(pid).unwrap_or(0) };
+        let clock_ns = if from_start { 0 } else { sys::cpu_ns_of(pid).unwrap_or(0) };
         let process = PolledProcess {
             program,
             at_ns: now_ns,
@@ -226,7 +226,7 @@ impl PolledProcesses {
     /// is the time that unknown threads ran.
     pub fn read_clock(&mut self, pid: u32) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
-        let Some(clock_ns) = sys::process_clock_ns(pid) else { return };
+        let Some(clock_ns) = sys::cpu_ns_of(pid) else { return };
         process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
     }
 

@@ -254,8 +254,10 @@ mod tests {
         Log::read(text.as_bytes()).unwrap()
     }
 
-    /// What the log tells: the communicator's size, the ends, the transport, and the channels.
-    fn told(log: &Log) -> Vec<(Option<u32>, Option<u32>, Option<u32>, &str, u32)> {
+    /// The communicator's size, the ends, the transport, and the number of channels.
+    type Told<'l> = (Option<u32>, Option<u32>, Option<u32>, &'l str, u32);
+
+    fn told(log: &Log) -> Vec<Told<'_>> {
         let size = |at: Option<usize>| at.map(|at| log.communicators[at].ranks);
         let all = log.connections();
         all.map(|(at, of, channels)| (size(at), of.from, of.to, &*of.transport, channels)).collect()

@@ -27,6 +27,8 @@ struct Link {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
+    /// Ranks, in a sum over ranks.
+    ranks: u64,
     connections: u64,
     channels: u64,
 }
@@ -99,25 +101,22 @@ pub(super) fn connections_table<'a>(parts: impl Iterator<Item = &'a Connections>
              over the network, with GDRDMA straight from the device. A row counts the ranks that \
              send so",
         );
-    let mut sums: BTreeMap<(Option<&str>, Option<u32>, &str), (u64, Sum)> = BTreeMap::new();
+    let mut sums: BTreeMap<Link, Sum> = BTreeMap::new();
     for (link, sum) in parts.flat_map(|of| &of.0) {
-        let name = link.communicator.map(|_| link.name.as_str());
-        let (ranks, all) = sums.entry((name, link.size, &link.transport)).or_default();
-        *ranks += 1;
+        // Groups of one name are one row, as those of data parallelism.
+        let named = Link { communicator: link.communicator.map(|_| 0), ..link.clone() };
+        let all = sums.entry(named).or_default();
+        all.ranks += 1;
         all.connections += sum.connections;
         all.channels += sum.channels;
     }
-    for ((name, size, transport), (ranks, sum)) in sums {
-        let size = match (name, size) {
-            (_, Some(size)) => u64::from(size).into(),
-            (Some(_), None) => Cell::missing(NO_SIZE),
-            (None, None) => Cell::missing(SEVERAL),
-        };
+    for (Link { communicator, name, size, transport }, sum) in sums {
+        let why = if communicator.is_some() { NO_SIZE } else { SEVERAL };
         table.row(vec![
-            name.map_or_else(|| Cell::missing(SEVERAL), Cell::from),
-            size,
+            communicator.map_or_else(|| Cell::missing(SEVERAL), |_| name.into()),
+            size.map_or_else(|| Cell::missing(why), |size| u64::from(size).into()),
             transport.into(),
-            ranks.into(),
+            sum.ranks.into(),
             sum.connections.into(),
             sum.channels.into(),
         ]);
@@ -143,11 +142,11 @@ mod tests {
 
     #[test]
     fn ranks_of_a_communicator_are_summed_up_and_doubtful_connections_kept_apart() {
-        let sum = Sum { connections: 2, channels: 16 };
+        let sum = Sum { connections: 2, channels: 16, ..Sum::default() };
         let one = Connections(BTreeMap::from([
             (link(Some(5), "P2P/CUMEM"), sum),
             (link(Some(7), "SHM"), sum),
-            (link(None, "NET/Socket"), Sum { connections: 1, channels: 2 }),
+            (link(None, "NET/Socket"), Sum { connections: 1, channels: 2, ..Sum::default() }),
         ]));
         let table = connections_table([&one, &one].into_iter()).unwrap();
         let rows: Vec<_> = table.rows.iter().map(|row| (&row[0], &row[2], &row[3])).collect();
