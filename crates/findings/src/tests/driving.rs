@@ -1,7 +1,7 @@
 //! Tests of NoFreeCore and DataInline, and of the notes on other programs and on few samples.
 
 use tprof_document::Cell;
-use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
+use tprof_trace::model::{Module, Sample, Stack, Symbol, ThreadState};
 
 use super::super::tables;
 use super::job::{Job, MS, ask, judged};
@@ -122,4 +122,29 @@ fn loading_by_the_driving_thread_has_the_line_of_the_dataset() {
     let hot = ask(&file, "HotFunction");
     assert_eq!(hot.found.len(), 1);
     assert_eq!(hot.found[0].0.subject, "train_step");
+}
+
+#[test]
+fn hot_code_without_names_has_no_line_and_the_advice_to_install_them() {
+    let mut job = Job::new(2, 100 * MS);
+    let (path, build_id) = (job.fixture.name("/usr/bin/gzip"), job.fixture.name(""));
+    let (process, start, end, bias, time_ns) = (0, 4096, 8192, 0, 0);
+    let module = Module { process, start, end, bias, path, build_id, time_ns };
+    job.fixture.writer.module(&module);
+    job.fixture.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![5000] });
+    let row = |at: u64| Sample {
+        time_ns: (at + 1) * 10 * MS - 1,
+        weight_ns: 10 * MS,
+        state: ThreadState::Running,
+        stack: 1,
+        cpu: Some(0),
+        ..Sample::default()
+    };
+    let mut rows: Vec<Sample> = (0..20).map(row).collect();
+    job.fixture.writer.write(&mut rows).unwrap();
+    let (finding, _) = &ask(&job.fixture.finish(), "HotFunction").found[0];
+    let seen = "(gzip, no name) ran for 200.0 ms (100.0 %), 100.0 % of its thread's CPU time, by 20 \
+                samples.";
+    assert_eq!(finding.seen, seen);
+    assert!(finding.advice.starts_with("Install the debug information of gzip"), "{finding:?}");
 }
