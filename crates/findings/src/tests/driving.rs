@@ -1,7 +1,7 @@
 //! Tests of NoFreeCore and DataInline, and of the notes on other programs and on few samples.
 
 use tprof_document::Cell;
-use tprof_trace::model::{Module, Sample, Stack, Symbol, ThreadState};
+use tprof_trace::model::{Module, Sample, Stack, Symbol, Thread, ThreadState};
 
 use super::super::tables;
 use super::job::{Job, MS, ask, judged};
@@ -147,4 +147,64 @@ fn hot_code_without_names_has_no_line_and_the_advice_to_install_them() {
                 samples.";
     assert_eq!(finding.seen, seen);
     assert!(finding.advice.starts_with("Install the debug information of gzip"), "{finding:?}");
+}
+
+/// Builds a job whose driving thread waits for the end of two threads. Of each 100 ms, these wait for
+/// locks for all of the time, or for 60 ms and run for the rest.
+fn two_threads(only_wait: bool) -> Job {
+    let mut job = Job::new(0, 0);
+    let stacks: [&[(&str, &str, u32)]; 3] = [
+        &[
+            ("Thread.join", "/usr/lib/python3.11/threading.py", 1119),
+            ("<module>", "/me/dead.py", 15),
+        ],
+        &[("first", "/me/dead.py", 6)],
+        &[("second", "/me/dead.py", 11)],
+    ];
+    let mut rows = Vec::new();
+    for (thread, functions) in stacks.iter().enumerate() {
+        let (thread, stack) = (thread as u32, thread as u32 + 1);
+        if thread > 0 {
+            let (process, tid, start_ns) = (0, 4712 + thread, 0);
+            job.fixture.writer.thread(&Thread { thread, process, tid, start_ns });
+        }
+        let frames: Vec<u64> =
+            (0..functions.len() as u64).map(|at| stack as u64 * 16 + at).collect();
+        for (&address, &(function, file, line)) in frames.iter().zip(*functions) {
+            let [function, file, module] =
+                [function, file, "[python]"].map(|text| job.fixture.name(text));
+            let symbol = Symbol { process: 0, address, depth: 0, function, file, line, module };
+            job.fixture.writer.symbol(&symbol);
+        }
+        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+        for at in 0..10 {
+            let waited = if only_wait || thread == 0 { 100 * MS } else { 60 * MS };
+            let time_ns = at * 100 * MS;
+            let wait = Sample { time_ns, thread, stack, ..Sample::default() };
+            rows.push(Sample { weight_ns: waited, state: ThreadState::Lock, ..wait });
+            for run in 0..(100 * MS - waited) / (10 * MS) {
+                rows.push(Sample {
+                    time_ns: time_ns + waited + (run + 1) * 10 * MS - 1,
+                    weight_ns: 10 * MS,
+                    state: ThreadState::Running,
+                    cpu: Some(1),
+                    ..wait
+                });
+            }
+        }
+    }
+    job.fixture.writer.write(&mut rows).unwrap();
+    job
+}
+
+#[test]
+fn threads_that_do_nothing_but_wait_for_locks_may_be_in_a_deadlock() {
+    let advice = |only_wait| {
+        let outcome = two_threads(only_wait).ask("LockContention");
+        let (finding, _) = &outcome.found[0];
+        assert_eq!(finding.subject, "threads");
+        finding.advice.clone()
+    };
+    assert!(advice(true).contains("deadlock"), "{}", advice(true));
+    assert!(advice(false).starts_with("Hold the lock for less time"), "{}", advice(false));
 }
