@@ -142,6 +142,9 @@ fn samples_of_attach_are_counted_as_samples() {
     let counts = counted(&report(&run).0["completeness"]);
     assert!(counts.0 == 0 && counts.1 > 0, "{counts:?}");
     assert_eq!(stated(&outcome.stderr), counts, "{}", outcome.stderr);
+    // The loop is the finding, and the next command shows it.
+    assert!(outcome.stderr.contains("\nfound  "), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("report findings"), "{}", outcome.stderr);
     let summary = text(&run);
     assert!(!summary.contains("0 events"), "{summary}");
     assert_eq!(stated(&summary), counts);

@@ -4,7 +4,7 @@ use crate::fold::fold;
 use crate::hung::hang;
 use crate::situation::{Open, RankView, Situation};
 use crate::slow::SlowStep;
-use crate::state::{HostState, ThreadState};
+use crate::state::{HostState, RankState, ThreadState};
 use crate::verdict::{Kind, Verdict, judge};
 use crate::words;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,7 @@ impl Answer {
             None => {
                 for fold in fold(&situation.ranks) {
                     text += &of_rank(&fold.ranks, fold.first);
+                    text += &further_threads(fold.first.state);
                 }
             }
         }
@@ -271,6 +272,15 @@ fn in_operation(open: &Open) -> String {
     format!("{}{}, {age} ago", words::operation(open), bytes.unwrap_or_default())
 }
 
+/// Says how to see a rank's other threads. The cause of a standstill may be in one of them.
+fn further_threads(state: &RankState) -> String {
+    match state.threads.len().saturating_sub(1) {
+        0 => String::new(),
+        1 => format!("  1 further thread: --rank {} shows it\n", state.rank),
+        further => format!("  {further} further threads: --rank {} shows them\n", state.rank),
+    }
+}
+
 fn of_thread(thread: &ThreadState, view: &RankView<'_>) -> String {
     let holds = if thread.gil == Some(true) { ", holds Python's lock" } else { "" };
     let mut text = format!("\n  thread {} ({}){holds}\n", thread.tid, thread.name);
@@ -307,7 +317,7 @@ fn stack(thread: &ThreadState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{FrameState, Layer, RankState, StepState, Wait, WaitKind};
+    use crate::state::{FrameState, Layer, StepState, Wait, WaitKind};
 
     fn rank(rank: u32, function: &str) -> RankState {
         let frame = FrameState {
@@ -356,6 +366,7 @@ mod tests {
         let (one, others) = (text.find("\nrank 37: "), text.find("\n1023 ranks (0-36, 38-1023): "));
         assert!(one.is_some() && one < others, "{text}");
         assert!(text.contains("  step: 12, 9.00 s ago\n  waits for: /data/a.bin\n"), "{text}");
+        assert!(text.contains("\n  1 further thread: --rank 37 shows it\n"), "{text}");
     }
 
     #[test]
@@ -363,6 +374,7 @@ mod tests {
         let answer = answer();
         let text = answer.text(Some(37));
         assert!(text.contains("\nrank 37: ") && text.contains("  thread 9 (worker)"), "{text}");
+        assert!(!text.contains("further thread"), "{text}");
         let json = answer.json(Some(37));
         assert_eq!(json["ranks"].as_array().map(Vec::len), Some(1));
         assert_eq!(json["ranks"][0]["threads"][1]["tid"], 9);

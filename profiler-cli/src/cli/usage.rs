@@ -77,10 +77,15 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
                 Some(ContextValue::Strings(list)) => list.clone(),
                 _ => Vec::new(),
             };
-            let right = nearest(&value, known.iter().map(String::as_str)).map(str::to_owned);
+            let values = || known.iter().map(String::as_str);
+            let right = nearest(&value, values()).or(values().next());
+            let hint = match right {
+                Some(right) if argument.starts_with('-') => format!("{argument} {right}"),
+                right => right.map_or(usage, str::to_owned),
+            };
             Failure::new(format!("bad value `{value}` for {argument}"))
                 .cause(format!("the values are {}", known.join(", ")))
-                .hint(right.unwrap_or(usage))
+                .hint(hint)
         }
         // The parser validates only addresses and numbers; tprof checks all other values.
         ErrorKind::ValueValidation if wants_address(error) => {
@@ -99,6 +104,17 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
                 _ => argument,
             };
             Failure::new(format!("missing {missing}")).cause("the command needs it").hint(usage)
+        }
+        ErrorKind::TooFewValues => {
+            let number = |kind| match error.get(kind) {
+                Some(ContextValue::Number(number)) => *number,
+                _ => 0,
+            };
+            let (least, given) =
+                (number(ContextKind::MinValues), number(ContextKind::ActualNumValues));
+            Failure::new("too few arguments")
+                .cause(format!("the command needs at least {least}, and {given} was given"))
+                .hint(usage)
         }
         ErrorKind::MissingSubcommand => {
             Failure::new("no subcommand given").cause(subcommands(error)).hint(usage)

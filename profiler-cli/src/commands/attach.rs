@@ -3,7 +3,9 @@
 //! No library is loaded into the process, and it isn't stopped: tprof opens perf counters on its
 //! threads and on those of its children. When tprof ends, the kernel closes the counters.
 
-use crate::commands::run::{counted_events, current_directory, warn_renamed, withdraw};
+use crate::commands::run::{
+    counted_events, current_directory, first_finding, warn_renamed, withdraw,
+};
 use crate::launch::ctrl_c;
 use crate::launch::failures::{not_finished, not_started};
 use crate::launch::system;
@@ -153,8 +155,14 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
                 blind.why
             );
         }
+        // A process that waits has no CPU samples, but it has findings.
+        let (tprof, found) = (quote::program(), first_finding(&output, &info));
+        let kind = if found.is_some() { "findings" } else { "cpu" };
+        if let Some(found) = found {
+            text += &format!("{}  {found}\n", paint::label("found"));
+        }
         text += &format!("{}  {run}\n", paint::label("  run"));
-        text += &format!("{}  tprof report cpu {run}\n", paint::label(" next"));
+        text += &format!("{}  {tprof} report {kind} {run}\n", paint::label(" next"));
         print_stderr(&text);
     }
     Ok(ExitCode::SUCCESS)

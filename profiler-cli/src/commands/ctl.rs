@@ -243,6 +243,9 @@ fn shown(key: &str, value: &Value) -> (String, String) {
         ("events_per_second", Some(rate)) => {
             ("rate", format!("{} events/s on average", about(rate)))
         }
+        // A process may make steps that it doesn't show, and PyTorch's are counted only while
+        // recording is on.
+        ("steps", Some(0.0)) => ("steps", "none counted".to_owned()),
         ("wait_ns", Some(0.0)) => ("waited", "never".to_owned()),
         ("wait_ns", Some(ns)) => {
             ("waited", format!("{} for the collector", units::duration(ns as u64)))
@@ -290,7 +293,7 @@ mod tests {
         let status = serde_json::json!({
             "recording": true, "seconds": 3.840488688, "bytes": 14990, "recorded": 1234567, "samples": 1052,
             "events_per_second": 42.581138699979086, "lost": 0, "wait_ns": 0, "processes": 41,
-            "collector_cpu_ns": 130787445, "x": null, "y": {"queue_bytes": 2048},
+            "collector_cpu_ns": 130787445, "steps": 0, "x": null, "y": {"queue_bytes": 2048},
         });
         let table = table("", &status);
         let rows: Vec<(&str, &str)> = table
@@ -309,6 +312,7 @@ mod tests {
             ("waited", "never"),
             ("collector", "130.8 ms of CPU"),
             ("processes", "41"),
+            ("steps", "none counted"),
             ("x", "unknown"),
             ("y.queue", "2.0 KiB"),
         ] {

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tprof_collect::control::{self, Reply, Request};
 use tprof_collect::dumps;
+use tprof_os::proc;
 use tprof_ui::errors::{Failure, print_stderr};
 
 use crate::terminal::quote;
@@ -58,7 +59,12 @@ pub fn refuse_what_is_no_run(path: &Path, command: &str) -> Result<(), Failure> 
     let shown = path.display();
     let failure = Failure::new(format!("`{shown}` is not a run"));
     if !path.exists() {
-        return Err(failure.cause("the directory does not exist").hint("ls -d tprof-*"));
+        let hint = match shown.to_string().parse().is_ok_and(proc::lives) {
+            // The name is the pid of a process that may not be recorded.
+            true => format!("tprof attach {shown}, then Ctrl-C and tprof report findings"),
+            false => "ls -d tprof-*".to_owned(),
+        };
+        return Err(failure.cause("the directory does not exist").hint(hint));
     }
     if !path.is_dir() {
         return Err(failure
@@ -78,4 +84,19 @@ pub fn not_reached(path: &Path, error: &dyn std::error::Error) -> Failure {
         } else {
             format!("{report}, if the run has ended")
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn for_the_pid_of_a_process_the_advice_is_to_attach() {
+        let advice = |name: &str| {
+            refuse_what_is_no_run(Path::new(name), "tprof where").unwrap_err().hint.unwrap()
+        };
+        let pid = std::process::id().to_string();
+        assert!(advice(&pid).starts_with(&format!("tprof attach {pid}")));
+        assert_eq!(advice("no-such-run"), "ls -d tprof-*");
+    }
 }

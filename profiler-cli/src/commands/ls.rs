@@ -338,6 +338,10 @@ fn text(rows: &[Row], directory: &Path) -> String {
 
 /// Joins the words of a command, without the directory of its program.
 fn shown_command(command: &[String]) -> String {
+    // An imported trace has no command, nor has a job that `tprof env` records.
+    if command.is_empty() {
+        return "-".to_owned();
+    }
     let mut words = command.iter().map(String::as_str);
     let program = words.next().map(base_name).unwrap_or_default();
     std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")

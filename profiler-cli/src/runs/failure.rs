@@ -127,7 +127,10 @@ const READABLE: &str = "a run directory, one of its .tprof files, or, plain or c
 /// Returns the error for a run or a file that cannot be read.
 pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
     let cannot = |path: &Path| Failure::new(format!("cannot read `{}`", path.display()));
-    let whole = "tprof report with the run directory reads the other files";
+    let whole = match path.is_dir() {
+        true => "record it again: no other file of this run can be read",
+        false => "tprof report with the run directory reads the other files",
+    };
     match error {
         TraceError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             cannot(path)

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tprof_facts::units::{counted, duration};
 use tprof_rank::base::intervals::Interval;
+use tprof_rank::collectives::operations;
 use tprof_trace::model::property;
 
 use crate::finding::{Evidence, Finding, SourceLine, Track};
@@ -38,8 +39,16 @@ impl Rule for Hang {
             return Verdict::Found(vec![finding(scene, &hangs, last)]);
         }
         match file.property(property::ON_HANG).and_then(|after_ns| after_ns.parse().ok()) {
+            // The collector takes a job that has made neither for one that is still starting.
+            Some(_) if scene.steps == 0 && operations(scene.rank).0.is_empty() => {
+                Verdict::unchecked(
+                    "`--on-hang` watches from the first step or operation between ranks on, and \
+                     this rank made none",
+                    "steps: an optimizer of PyTorch, torch.profiler or `tprof_abi`",
+                )
+            }
             Some(after_ns) => Verdict::no_problem(format!(
-                "nothing of it stood still for {}, or another rank has the finding",
+                "the rank never stood still for {}, or another rank has the finding",
                 duration(after_ns)
             )),
             None => Verdict::unchecked("nobody watched for hangs", "`tprof run --on-hang 5m`"),

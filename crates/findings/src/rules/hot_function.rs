@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tprof_facts::frames::NO_NAME;
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
 use tprof_metrics::host::{AUTOGRAD, Place, WallTime};
@@ -77,22 +78,38 @@ impl Rule for HotFunction {
             };
             let is_python = hottest.0.file.ends_with(".py");
             let library = library.filter(|(_, of)| *of * 2 > ns).map(|(name, _)| name);
-            let advice = advice(is_python, library.as_deref());
+            let module = module_without_names(function);
+            let advice = match module {
+                Some(module) => format!(
+                    "Install the debug information of {module}, or build it with -g: the functions \
+                     and lines of this code then have names. `tprof report cpu` has its callers."
+                ),
+                None => advice(is_python, library.as_deref()),
+            };
+            let what = match module {
+                Some(_) => "code whose functions have no names takes much of the CPU time",
+                None => "one function takes much of the CPU time",
+            };
+            let most = match hottest.0.line {
+                0 => String::new(),
+                _ => format!(
+                    "; line with most of it: {} ({})",
+                    hottest.0.shown(),
+                    duration(hottest.1)
+                ),
+            };
             let is_there = |place: &Place| {
                 counts(place)
                     && (&place.function, &place.file) == (&hottest.0.function, &hottest.0.file)
             };
-            finding_at(scene, host, "one function takes much of the CPU time", ns, is_there)
+            finding_at(scene, host, what, ns, is_there)
                 .about(function.clone())
                 .seen(format!(
-                    "{} ran for {}, {} of its thread's CPU time, by {}; line with most of it: \
-                     {} ({}){below}.",
+                    "{} ran for {}, {} of its thread's CPU time, by {}{most}{below}.",
                     in_sentence(function),
                     amount(host, ns),
                     percent(ns as f64 / host.ledger.running_ns.max(1) as f64),
                     counted(samples(places), "sample", "samples"),
-                    hottest.0.shown(),
-                    duration(hottest.1),
                 ))
                 .advice(advice)
                 .on_line(line(hottest.0))
@@ -124,6 +141,12 @@ fn advice(is_python: bool, library: Option<&str>) -> String {
                      work in each call, or several threads. `tprof report cpu` has its callers."
             .to_owned(),
     }
+}
+
+/// Returns the module of `(gzip, no name)`, which stands for all functions of that module that have
+/// no name; `None` for a function with a name.
+fn module_without_names(function: &str) -> Option<&str> {
+    function.strip_prefix('(')?.strip_suffix(NO_NAME)
 }
 
 /// Returns the line of a function with the most time, and that time.

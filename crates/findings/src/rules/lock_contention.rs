@@ -12,6 +12,9 @@ use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
 use crate::verdict::Verdict;
 
+/// Share of the time of threads beyond which they do nothing but wait for locks.
+const ONLY_WAITING: f64 = 0.95;
+
 /// The rule that judges waits for locks other than the GIL.
 pub(super) struct LockContention;
 
@@ -76,8 +79,17 @@ impl Rule for LockContention {
 fn of_threads(scene: &Scene<'_>, host: &RankHost) -> Option<Verdict> {
     let what = "threads of the job wait for a lock";
     let found = delayed_threads(scene, host, Part::Lock, "for locks that others hold", what)?;
-    Some(Verdict::Found(vec![found.advice(
-        "Hold the lock for less time or less data, give each thread its own part of the data, or \
-         collect results without the lock.",
-    )]))
+    // Threads that take turns at a lock work in between. Threads that only wait may do so forever.
+    let advice = match host.awaiting.delay(Part::Lock).share > ONLY_WAITING {
+        true => {
+            "They do nothing but wait, so this may be a deadlock: take several locks in the same order \
+             everywhere, and release each on every path. While the job runs, `tprof where --rank` has \
+             the stacks of all threads."
+        }
+        false => {
+            "Hold the lock for less time or less data, give each thread its own part of the data, or \
+             collect results without the lock."
+        }
+    };
+    Some(Verdict::Found(vec![found.advice(advice)]))
 }

@@ -1,7 +1,7 @@
 //! Tests of NoFreeCore and DataInline, and of the notes on other programs and on few samples.
 
 use tprof_document::Cell;
-use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
+use tprof_trace::model::{Module, Sample, Stack, Symbol, Thread, ThreadState};
 
 use super::super::tables;
 use super::job::{Job, MS, ask, judged};
@@ -122,4 +122,89 @@ fn loading_by_the_driving_thread_has_the_line_of_the_dataset() {
     let hot = ask(&file, "HotFunction");
     assert_eq!(hot.found.len(), 1);
     assert_eq!(hot.found[0].0.subject, "train_step");
+}
+
+#[test]
+fn hot_code_without_names_has_no_line_and_the_advice_to_install_them() {
+    let mut job = Job::new(2, 100 * MS);
+    let (path, build_id) = (job.fixture.name("/usr/bin/gzip"), job.fixture.name(""));
+    let (process, start, end, bias, time_ns) = (0, 4096, 8192, 0, 0);
+    let module = Module { process, start, end, bias, path, build_id, time_ns };
+    job.fixture.writer.module(&module);
+    job.fixture.writer.stack(&Stack { process: 0, stack: 1, end: 0, frames: vec![5000] });
+    let row = |at: u64| Sample {
+        time_ns: (at + 1) * 10 * MS - 1,
+        weight_ns: 10 * MS,
+        state: ThreadState::Running,
+        stack: 1,
+        cpu: Some(0),
+        ..Sample::default()
+    };
+    let mut rows: Vec<Sample> = (0..20).map(row).collect();
+    job.fixture.writer.write(&mut rows).unwrap();
+    let (finding, _) = &ask(&job.fixture.finish(), "HotFunction").found[0];
+    let seen = "(gzip, no name) ran for 200.0 ms (100.0 %), 100.0 % of its thread's CPU time, by 20 \
+                samples.";
+    assert_eq!(finding.seen, seen);
+    assert!(finding.advice.starts_with("Install the debug information of gzip"), "{finding:?}");
+}
+
+/// Builds a job whose driving thread waits for the end of two threads. Of each 100 ms, these wait for
+/// locks for all of the time, or for 60 ms and run for the rest.
+fn two_threads(only_wait: bool) -> Job {
+    let mut job = Job::new(0, 0);
+    let stacks: [&[(&str, &str, u32)]; 3] = [
+        &[
+            ("Thread.join", "/usr/lib/python3.11/threading.py", 1119),
+            ("<module>", "/me/dead.py", 15),
+        ],
+        &[("first", "/me/dead.py", 6)],
+        &[("second", "/me/dead.py", 11)],
+    ];
+    let mut rows = Vec::new();
+    for (thread, functions) in stacks.iter().enumerate() {
+        let (thread, stack) = (thread as u32, thread as u32 + 1);
+        if thread > 0 {
+            let (process, tid, start_ns) = (0, 4712 + thread, 0);
+            job.fixture.writer.thread(&Thread { thread, process, tid, start_ns });
+        }
+        let frames: Vec<u64> =
+            (0..functions.len() as u64).map(|at| stack as u64 * 16 + at).collect();
+        for (&address, &(function, file, line)) in frames.iter().zip(*functions) {
+            let [function, file, module] =
+                [function, file, "[python]"].map(|text| job.fixture.name(text));
+            let symbol = Symbol { process: 0, address, depth: 0, function, file, line, module };
+            job.fixture.writer.symbol(&symbol);
+        }
+        job.fixture.writer.stack(&Stack { process: 0, stack, end: 0, frames });
+        for at in 0..10 {
+            let waited = if only_wait || thread == 0 { 100 * MS } else { 60 * MS };
+            let time_ns = at * 100 * MS;
+            let wait = Sample { time_ns, thread, stack, ..Sample::default() };
+            rows.push(Sample { weight_ns: waited, state: ThreadState::Lock, ..wait });
+            for run in 0..(100 * MS - waited) / (10 * MS) {
+                rows.push(Sample {
+                    time_ns: time_ns + waited + (run + 1) * 10 * MS - 1,
+                    weight_ns: 10 * MS,
+                    state: ThreadState::Running,
+                    cpu: Some(1),
+                    ..wait
+                });
+            }
+        }
+    }
+    job.fixture.writer.write(&mut rows).unwrap();
+    job
+}
+
+#[test]
+fn threads_that_do_nothing_but_wait_for_locks_may_be_in_a_deadlock() {
+    let advice = |only_wait| {
+        let outcome = two_threads(only_wait).ask("LockContention");
+        let (finding, _) = &outcome.found[0];
+        assert_eq!(finding.subject, "threads");
+        finding.advice.clone()
+    };
+    assert!(advice(true).contains("deadlock"), "{}", advice(true));
+    assert!(advice(false).starts_with("Hold the lock for less time"), "{}", advice(false));
 }

@@ -31,3 +31,11 @@ fn without_a_hang_it_is_clear_only_if_somebody_watched() {
     assert!(watched.no_problem.unwrap().contains("for 5.00 s"));
     assert!(job(&[]).ask("Hang").unchecked.is_some());
 }
+
+#[test]
+fn of_a_job_without_steps_and_operations_it_is_not_checked() {
+    let mut job = Job::new(0, 100 * MS);
+    job.fact(property::ON_HANG, "5000000000");
+    let why = job.ask("Hang").unchecked.unwrap().why;
+    assert!(why.contains("this rank made none"), "{why}");
+}

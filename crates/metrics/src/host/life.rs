@@ -28,8 +28,9 @@ pub enum WindowStart {
     Beginning,
     /// The time at which recording began, because it was off before.
     Recording,
-    /// The beginning of the chosen cycle; the window ends with it.
-    Cycle,
+    /// The beginning of the part of the run that is read, which has no steps; the window ends with
+    /// the part.
+    Part,
 }
 
 impl WindowStart {
@@ -42,7 +43,7 @@ impl WindowStart {
             WindowStart::AfterMpiInit => "the end of MPI_Init",
             WindowStart::Beginning => "its beginning",
             WindowStart::Recording => "the beginning of the recording",
-            WindowStart::Cycle => "the beginning of the cycle to its end",
+            WindowStart::Part => "the beginning of the part to its end",
         }
     }
 }
@@ -85,12 +86,8 @@ impl ThreadLife {
         let last_ns = last.map(|(row, _)| ended(row)).max();
         let end_ns = last_ns.unwrap_or(whole.end).clamp(start_up.end, whole.end);
         let first_batch = rows.iter().zip(&phases).find(|(_, phase)| **phase == RowPhase::Batch);
-        let (start, window) = match (steps, first_batch) {
-            ([first, ..], _) => {
-                let end = steps.iter().map(|step| step.interval.end).max();
-                let end = end.unwrap_or(first.interval.end);
-                (WindowStart::FirstStep, Interval::new(first.interval.start, end))
-            }
+        let (start, window) = match (time_of_steps(steps), first_batch) {
+            (Some(of_steps), _) => (WindowStart::FirstStep, of_steps),
             (_, Some((row, _))) => {
                 let from = began(row).max(start_up.end);
                 (WindowStart::FirstBatch, Interval::new(from, end_ns))
@@ -121,17 +118,24 @@ impl ThreadLife {
         ThreadLife { whole, start_up, window, start }
     }
 
-    /// Returns the life of a thread within a cycle, all of which is judged. `times_ns` has the
-    /// beginning and the exclusive end of each time in which the cycle was recorded; only times in
-    /// the driver's life count.
-    pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> ThreadLife {
+    /// Returns the life of a thread within a part of a run: a cycle, what `--keep` left, or a time
+    /// that the user chose. `times_ns` has the beginning and the exclusive end of each time in which
+    /// the part was recorded; only times in the driver's life count.
+    pub fn of_part(driver: &Driver, steps: &[Step], times_ns: &[(u64, u64)]) -> ThreadLife {
         let life = Interval::new(driver.start_ns, driver.end_ns);
         let of_process = times_ns.iter().map(|(from, to)| Interval::new(*from, *to).overlap(life));
         let of_process = of_process.filter(|part| part.length() > 0);
         let all = of_process.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
         let whole = all.unwrap_or(Interval::new(driver.end_ns, driver.end_ns));
         let start_up = Interval::new(whole.start, whole.start);
-        ThreadLife { whole, start_up, window: whole, start: WindowStart::Cycle }
+        // Such a part may also hold imports before the first step and the interpreter's end after
+        // the last one, which are no step's time.
+        let of_steps = time_of_steps(steps).map(|of_steps| of_steps.overlap(whole));
+        let (start, window) = match of_steps.filter(|of_steps| of_steps.length() > 0) {
+            Some(of_steps) => (WindowStart::FirstStep, of_steps),
+            None => (WindowStart::Part, whole),
+        };
+        ThreadLife { whole, start_up, window, start }
     }
 
     /// Cuts the life to a part of the time.
@@ -140,6 +144,14 @@ impl ThreadLife {
             [self.whole, self.start_up, self.window].map(|of| of.overlap(part));
         ThreadLife { whole, start_up, window, start: self.start }
     }
+}
+
+/// Returns the time from the beginning of the first step to the end of the last one. Returns `None`
+/// if there are no steps.
+fn time_of_steps(steps: &[Step]) -> Option<Interval> {
+    let start = steps.first()?.interval.start;
+    let end = steps.iter().map(|step| step.interval.end).max()?;
+    Some(Interval::new(start, end))
 }
 
 /// Returns a window without its first and its last part if recording was off there. Otherwise what
@@ -282,6 +294,27 @@ mod tests {
         // Without an import, start-up ends where Python begins.
         let phases = [RowPhase::Native, RowPhase::Native, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
+    }
+
+    #[test]
+    fn of_a_part_with_steps_only_these_are_judged() {
+        let driver = Driver {
+            process: 0,
+            thread: 0,
+            tid: 7,
+            name: "python".into(),
+            start_ns: 100,
+            end_ns: 900,
+        };
+        let step = |number, start, end| Step::on_host(number, 0, Interval::new(start, end));
+        let life = |steps: &[Step]| {
+            let life = ThreadLife::of_part(&driver, steps, &[(200, u64::MAX)]);
+            (life.window.start, life.window.end, life.start)
+        };
+        let steps = [step(7, 250, 400), step(8, 400, 700)];
+        assert_eq!(life(&steps), (250, 700, WindowStart::FirstStep));
+        assert_eq!(life(&[step(6, 150, 300)]), (200, 300, WindowStart::FirstStep), "cut off");
+        assert_eq!(life(&[]), (200, 900, WindowStart::Part));
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl RankHost {
         let part = part_of(&steps);
         let life = match rank.file.part() {
             None => ThreadLife::of(&driver, &steps, &rows, cpu, &paused(rank.file)),
-            Some(of_file) => ThreadLife::of_cycle(&driver, &of_file.recorded_ns),
+            Some(of_file) => ThreadLife::of_part(&driver, &steps, &of_file.recorded_ns),
         };
         let life = life.within(part);
         steps.retain(|step| part == ALL_TIME || step.interval.overlap(part).length() > 0);

@@ -87,15 +87,17 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
             }
         }
     }
-    let mut reasons: Vec<String> = Vec::new();
+    // Columns that lack values for the same reason share a line.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     let (_, rows) = table.counted(top);
     for row in table.rows.iter().take(rows) {
         let cell = |(at, column): &(usize, &Column)| {
             let cell = &row[*at];
             if let Cell::Missing(why) = cell {
-                let reason = format!("{}: {why}", column.heading);
-                if !reasons.contains(&reason) {
-                    reasons.push(reason);
+                match reasons.iter_mut().find(|(known, _)| *known == &**why) {
+                    Some((_, headings)) if headings.contains(&column.heading) => {}
+                    Some((_, headings)) => headings.push(column.heading),
+                    None => reasons.push((&**why, vec![column.heading])),
                 }
             }
             shown_cell(cell, column)
@@ -107,8 +109,8 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
         page.paragraph(2, &folded.line);
     }
     let left_out = reasons.len().saturating_sub(MOST_REASONS);
-    for reason in reasons.iter().take(MOST_REASONS) {
-        page.paragraph(2, &format!("? {reason}"));
+    for (why, headings) in reasons.iter().take(MOST_REASONS) {
+        page.paragraph(2, &format!("? {}: {why}", headings.join(", ")));
     }
     if left_out > 0 {
         let more = counted(left_out as u64, "more reason", "more reasons");
@@ -329,6 +331,20 @@ mod tests {
         let columns = [Column::coarse_time("at_ns", "at"), Column::new("at_ns", "at", Unit::Time)];
         let shown = columns.map(|column| shown_cell(&4_352_000_000_000_u64.into(), &column));
         assert_eq!(shown, ["1 h 12 min", "4352.0000 s"]);
+    }
+
+    #[test]
+    fn columns_that_lack_values_for_one_reason_share_a_line() {
+        let columns = ["faults", "disk"].map(|name| Column::new(name, name, Unit::Count));
+        let mut table = Table::new("threads", "Threads", columns.to_vec());
+        let why = || Cell::missing("it was short-lived");
+        table.row(vec![why(), why()]);
+        table.row(vec![why(), Cell::missing("no permission")]);
+        let mut page = Page::new(Form::Text(80));
+        rows(&mut page, &table, 10);
+        let text = page.into_text();
+        let reasons = "\n  ? faults, disk: it was short-lived\n  ? disk: no permission\n";
+        assert!(text.ends_with(reasons), "{text}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     }
     let known = memory.sites.iter().any(|site| site.peak_bytes.get().is_some());
     let order = if known { "bytes live at the peak" } else { "bytes allocated" };
-    page.heading(&format!("Top sites{whose}, by {order}{}", of(memory, top)));
+    page.caption(&format!("Top sites{whose}, by {order}{}", of(memory, top)));
     let mut sites: Vec<&Site> = memory.sites.iter().collect();
     if !known {
         sites.sort_by_key(|site| std::cmp::Reverse(site.bytes.get()));

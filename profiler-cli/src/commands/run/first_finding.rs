@@ -29,6 +29,12 @@ pub fn of(directory: &Path, info: &RunInfo) -> Shown {
     read(directory, info).unwrap_or_default()
 }
 
+/// Returns the headline of a run's first finding; `None` if there is none, or if it would take long
+/// to find it.
+pub fn first_finding(directory: &Path, info: &RunInfo) -> Option<String> {
+    of(directory, info).finding
+}
+
 fn read(directory: &Path, info: &RunInfo) -> Option<Shown> {
     let sizes = info.files.iter().map(|file| directory.join(file).metadata());
     if sizes.map(|meta| meta.map_or(0, |meta| meta.len())).sum::<u64>() > MOST_BYTES {

@@ -9,5 +9,6 @@ mod requests;
 mod summary;
 
 pub use args::RunArgs;
+pub use first_finding::first_finding;
 pub use record::{agent_for, current_directory, end_as, run, warn_renamed, withdraw};
 pub use summary::counted_events;
