@@ -219,9 +219,15 @@ fn operators_of_all_steps_become_those_of_some() {
     }
     let job = Job::new(scratch.join("linked")).arg("trains-on");
     let options = ["--operators", "names", "--budget", "0.1%", "--mem", "off"];
-    let run = until_it_lacks("operators of most steps", &job, &options, &scratch).0;
-    let why = recorded(&run)["why"].to_string();
-    assert!(why.contains("--budget 0.1%"), "{why}");
+    let run = scratch.run();
+    let mut live = Live::start(&traced_job(&job, &options, &run), &scratch.cwd());
+    live.wait_for("ready");
+    run_info(&run, |info| lacks(info, "operators of most steps"));
+    // The process hears of it at its next measurement, and only then leaves steps out.
+    wait_until("the process leaves steps out", || {
+        rank_file(&run, 0).property("pytorch").is_some_and(|text| text.contains("--budget 0.1%"))
+    });
+    assert_eq!(live.finish().code, Some(0));
     let operators = document("operators", &run);
     assert!(note(&operators, "operators of some steps").contains("--budget 0.1% (they cost "));
     assert!(!operators["notes"].to_string().contains("--operators names"), "{operators}");
