@@ -72,8 +72,10 @@ impl Rule for BlockingIo {
             finding_at(scene, host, what, ns, is_there)
                 .about("files")
                 .seen(
-                    with_lines(&format!("It waits for {}", waited(host, &places)), &places)
-                        + &waited_for(host, Part::FileIo, ns)
+                    with_lines(
+                        &format!("The driving thread waits for {}", waited(host, &places)),
+                        &places,
+                    ) + &waited_for(host, Part::FileIo, ns)
                         + &transfers,
                 )
                 .advice(advice)

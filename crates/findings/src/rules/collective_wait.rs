@@ -47,7 +47,10 @@ impl Rule for CollectiveWait {
         let places = host.ledger.places(Some(Part::Collective));
         Verdict::Found(vec![
             finding(scene, host, "the job is in collective operations", Part::Collective, ns)
-                .seen(with_lines(&format!("It is there for {}", waited(host, &places)), &places))
+                .seen(with_lines(
+                    &format!("The driving thread is in them for {}", waited(host, &places)),
+                    &places,
+                ))
                 .advice(
                     "If one rank comes late (see Stragglers), shorten what it does before; else \
                      send less or less often (larger buckets, gradient accumulation), and overlap \
@@ -71,7 +74,9 @@ pub(super) fn without(rank: &mut RankFindings, late_ns: u64) {
         let of_ns = finding.of_ns.unwrap_or(window_ns).max(1);
         if late_ns > 0 {
             let of_late = duration(late_ns);
-            finding.seen.push_str(&format!(" Up to {of_late} of it is Stragglers' finding."));
+            finding.seen.push_str(&format!(
+                " Up to {of_late} of this is the wait for a late rank, which Stragglers judges."
+            ));
         }
         finding.bound_ns as f64 >= LEAST_SHARE * of_ns as f64
     });

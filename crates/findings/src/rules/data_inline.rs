@@ -43,7 +43,7 @@ impl Rule for DataInline {
         }
         let on_core_ns: u64 = places.iter().map(|(_, time)| time.running_ns).sum();
         let loads = format!(
-            "It loads its data itself for {}, {} of its thread's CPU time",
+            "The driving thread loads the data itself for {}, {} of its CPU time",
             amount(host, ns),
             percent(on_core_ns as f64 / host.ledger.running_ns.max(1) as f64)
         );

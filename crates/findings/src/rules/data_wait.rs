@@ -89,7 +89,7 @@ fn of_making(
     if waits_most(made) {
         meanwhile.push_str(&format!(" They wait themselves: {}.", at_places(&made.waiting)));
     }
-    let mut waits = format!("It waits for {}", waited(host, places));
+    let mut waits = format!("The driving thread waits for {}", waited(host, places));
     if starting_ns > 0 {
         waits.push_str(&format!(", {} of it until workers have started", duration(starting_ns)));
     }
@@ -126,7 +126,10 @@ fn of_starting(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
         true => "No import of theirs was sampled.".to_owned(),
         false => format!("They are mostly in imports of {}.", modules(&workers.imports)),
     };
-    let waits = format!("It waits for {} while workers start and none has work", amount(host, ns));
+    let waits = format!(
+        "The driving thread waits for {} while workers start and none has work",
+        amount(host, ns)
+    );
     let times = times.into_iter().map(|part| (host.driver.thread, Part::Data, part));
     finding_in(scene, host, "the job waits for its workers to start", ns, times)
         .about("start of workers")

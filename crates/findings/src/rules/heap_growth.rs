@@ -153,7 +153,8 @@ fn seen(
 }
 
 /// What Python programs with PyTorch often keep.
-const KEPT_TENSORS: &str = "losses that are kept keep their graphs; keep .item() or .detach().";
+const KEPT_TENSORS: &str =
+    "a loss that is kept keeps its whole graph: keep loss.item() or loss.detach() instead.";
 
 /// Formats the advice, in the terms of the program's language.
 fn advice(is_known: bool, is_python: bool) -> String {

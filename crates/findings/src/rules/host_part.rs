@@ -212,7 +212,7 @@ pub(super) fn delayed_threads(
         return None;
     }
     let seen = format!(
-        "It waits for {} for other threads; these wait {} ({} of their time together) {for_what}: {}.",
+        "The driving thread waits for {} for other threads; these wait {} ({} of their time together) {for_what}: {}.",
         amount(host, host.awaiting.blocked_ns),
         duration(delay.ns),
         percent(delay.share),
@@ -259,7 +259,7 @@ pub(super) fn widest(places: &[(&Place, &WallTime)]) -> Option<SourceLine> {
     sums.into_iter().find(|(_, ns)| *ns == most).map(|(line, _)| line)
 }
 
-/// Appends the places with most of the time to a sentence: `It waits for 1.4 s: f (a.py:3) 1.2 s, g
+/// Appends the places with most of the time to a sentence: `The driving thread waits for 1.4 s: f (a.py:3) 1.2 s, g
 /// (b.py:7) 0.2 s.` If no place is known, appends only the full stop.
 pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> String {
     match lines(places) {

@@ -56,7 +56,9 @@ impl Rule for LockContention {
             None => "No other thread ran at one place meanwhile: the holder is unknown.".to_owned(),
         };
         let seen =
-            with_lines(&format!("It waits for {}", waited(host, &places)), &places) + " " + &held;
+            with_lines(&format!("The driving thread waits for {}", waited(host, &places)), &places)
+                + " "
+                + &held;
         let advice = match holder {
             Some(other) => format!(
                 "Take out of the lock what {} does, hold it for less data, or do other work before \

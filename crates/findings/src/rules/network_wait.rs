@@ -66,7 +66,8 @@ impl Rule for NetworkWait {
         let calls = scene.files().map(SocketCalls::of).unwrap_or_default();
         let line = line_use(scene, host);
         let is_full = line.as_ref().is_some_and(|line| line.share() >= FULL);
-        let mut seen = with_lines(&format!("It waits for {}", waited(host, &places)), &places);
+        let mut seen =
+            with_lines(&format!("The driving thread waits for {}", waited(host, &places)), &places);
         // The calls name all their peers. Waits name those that tprof could look up in time.
         if calls.ns * 2 < ns {
             seen += &waited_for(host, Part::Socket, ns);

@@ -46,7 +46,10 @@ impl Rule for NoFreeCore {
             ));
         }
         let (taken_words, load_words) = (taken.words(), load.words());
-        let seen = format!("It was preempted for {}. {taken_words} {load_words}", amount(host, ns));
+        let seen = format!(
+            "The driving thread was preempted for {}. {taken_words} {load_words}",
+            amount(host, ns)
+        );
         let advice = match load.throttled_ns * 2 >= ns {
             true => {
                 "Raise the CPU limit of the container or batch job (cpu.max, --cpus), or start \

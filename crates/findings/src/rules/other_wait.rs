@@ -109,7 +109,8 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
              what other threads and processes do.",
         ),
     };
-    let mut seen = with_lines(&format!("It waits for {}", waited(host, &places)), &places);
+    let mut seen =
+        with_lines(&format!("The driving thread waits for {}", waited(host, &places)), &places);
     let children = &host.children;
     if cause == OtherCause::Child && children.running_ns > 0 {
         let most = match children.running.is_empty() {

@@ -42,8 +42,11 @@ impl Rule for SyncCheckpoint {
             return too_little(host, ns, "saving");
         }
         let running = sum(&places, Part::is_running);
-        let saves =
-            format!("It saves for {}, of which {} on a core", amount(host, ns), duration(running));
+        let saves = format!(
+            "The driving thread saves for {}, of which {} on a core",
+            amount(host, ns),
+            duration(running)
+        );
         let advice = match running * 2 > ns {
             true => {
                 "Most of it is serialisation: copy the state (to pinned memory) and save the copy \

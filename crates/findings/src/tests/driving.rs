@@ -112,7 +112,7 @@ fn loading_by_the_driving_thread_has_the_line_of_the_dataset() {
     assert_eq!((finding.bound_ns, finding.line.as_ref().unwrap().line), (160 * MS, 22));
     assert_eq!(
         finding.seen,
-        "It loads its data itself for 160.0 ms (80.0 %), 80.0 % of its thread's CPU time: Events.__getitem__ (events.py:22) 160.0 ms."
+        "The driving thread loads the data itself for 160.0 ms (80.0 %), 80.0 % of its CPU time: Events.__getitem__ (events.py:22) 160.0 ms."
     );
     let workers = "num_workers=4, persistent_workers=True) a step takes 20.0 ms at best in place of \
                    100.0 ms";

@@ -162,7 +162,7 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
     assert_eq!((finding.bound_ns, finding.of_ns, finding.places), (30 * MS, Some(100 * MS), 1));
     assert_eq!(
         finding.seen,
-        "It waits for 30.0 ms (30.0 %): Queue.get (queues.py) 30.0 ms. No worker process was \
+        "The driving thread waits for 30.0 ms (30.0 %): Queue.get (queues.py) 30.0 ms. No worker process was \
          sampled on a core."
     );
     let mut job = sampled();
