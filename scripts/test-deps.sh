@@ -27,6 +27,11 @@ python3-venv:module ensurepip
 libpython3-dev:header Python.h
 zsh:command zsh
 fish:command fish
+strace:command strace
+git:command git
+curl:command curl
+sqlite3:command sqlite3
+redis-server:command redis-server
 '
 
 # The two MPIs, which can be installed together. The rest of scripts/test-launchers.sh

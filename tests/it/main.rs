@@ -45,6 +45,7 @@ mod enabled;
 mod estimates;
 mod export;
 mod file_calls;
+mod file_tools;
 mod flops;
 mod foreign;
 mod gemms;
