@@ -186,7 +186,7 @@ fn the_driving_thread_is_judged_over_its_cycle() {
     let parts = report["tables"]["parts"].as_array().unwrap();
     let wall: u64 = parts.iter().map(|row| row["wall_ns"].as_u64().unwrap()).sum();
     assert_eq!(wall, 10 * MS, "{parts:?}");
-    assert!(report["notes"][0].as_str().unwrap().contains("cycle to its end"), "{report}");
+    assert!(report["notes"][0].as_str().unwrap().contains("part to its end"), "{report}");
     let report = document(dir.path(), "threads", 2);
     let row = &report["tables"]["threads"][0];
     assert_eq!((&row["running_ns"], &row["waited_ns"]), (&(6 * MS).into(), &(4 * MS).into()));
