@@ -3,7 +3,7 @@
 grows with it: memory of the job and of the collector, the directory of the run, dumps that nobody asked for.
 
     scripts/soak.py [--steps 1000000] [--keep 20s,4MiB] [--dumps 1000] [--ranks 1] [--tprof PATH] [-- OPTIONS OF tprof run]
-    scripts/soak.py --week
+    scripts/soak.py --week [--speed 168]
 
 The steps are as short as the machine makes them, so that a million of them take minutes. The history has a row for each
 second, so the time of the run counts there, not its steps. At the end it asks for so many dumps at once.
@@ -179,17 +179,19 @@ def main():
     parse.add_argument("--on", default="slow-step=1000x,error,oom,signal=USR2")
     parse.add_argument("--dumps", type=int, default=1000, help="how many to ask for at once at the end; 0 for none")
     parse.add_argument("--every", type=float, default=1.0, help="seconds between two samples")
-    parse.add_argument("--speed", type=int, default=1, help="how fast clocks run, by libfaketime")
+    parse.add_argument("--speed", type=int, help="how fast clocks run, by libfaketime; 168 for a week in an hour")
     parse.add_argument("--how", default="", help="what happens in the job (tests/programs/steps_on.c)")
-    parse.add_argument("--week", action="store_true", help="a week in an hour")
+    parse.add_argument("--week", action="store_true", help="2,016 steps of five minutes, seven of them slow")
     parse.add_argument("--json", metavar="FILE", help="write all samples there")
     parse.add_argument("--tprof", default=ROOT / "target/release/tprof")
     parse.add_argument("options", nargs="*", metavar="OPTION", help="more options of `tprof run`, after --")
     args = parse.parse_args()
     if args.week:
-        args.steps, args.pause_us, args.speed, args.how, args.dumps, args.every = 2016, 300_000_000, 168, "pauses", 0, 5
+        args.steps, args.pause_us, args.how, args.dumps, args.every = 2016, 300_000_000, "pauses", 0, 5
+        args.speed = args.speed or 168
         args.keep, args.on = "1h,4MiB", "slow-step=2x,error,oom,hang=1h,signal=USR2"
         args.options = ["--activities", "mem", *args.options]
+    args.speed = args.speed or 1
     soak = Soak(args)
     try:
         return soak.measure()
