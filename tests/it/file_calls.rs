@@ -2,7 +2,8 @@
 //! did, and the programs notice nothing.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tprof_tests::{
@@ -280,6 +281,68 @@ fn files_that_storage_gives_twice_are_a_finding_and_have_their_file_system() {
     let storage = rows(&run.run, "storage");
     let of_reads = storage.iter().find(|row| row["operation"] == "read").unwrap();
     assert!(of_reads["bytes"].as_u64() >= Some(from_storage / 2), "{storage:?}");
+}
+
+/// A cgroup that limits the rate at which its processes read from the disk of a directory.
+struct DiskLimit(PathBuf);
+
+impl DiskLimit {
+    /// Makes the cgroup. Returns the file that limits the rate, and the disk's number.
+    fn of(directory: &Path) -> Option<(DiskLimit, PathBuf, String)> {
+        let device = directory.metadata().ok()?.dev();
+        let number = format!("{}:{}", libc::major(device), libc::minor(device));
+        // The limit is of a whole disk.
+        let block = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
+        let disk = if block.join("partition").exists() { block.parent()? } else { &block };
+        let number = std::fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned();
+        let group = format!("/sys/fs/cgroup/blkio/tprof-test-{}", std::process::id());
+        std::fs::create_dir(&group).ok()?;
+        let group = DiskLimit(group.into());
+        let file = group.0.join("blkio.throttle.read_bps_device");
+        std::fs::write(&file, format!("{number} 80000000")).ok()?;
+        Some((group, file, number))
+    }
+}
+
+impl Drop for DiskLimit {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_disk_that_becomes_slow_is_the_first_finding() {
+    let scratch = Scratch::new();
+    let limit = DiskLimit::of(scratch.path());
+    need!(limit.is_some(), Refused::DiskLimit);
+    let (group, file, number) = limit.unwrap();
+    let data = std::fs::File::create(scratch.path().join("a.bin")).unwrap();
+    (0..360).for_each(|_| std::io::Write::write_all(&mut &data, &vec![7; 1 << 20]).unwrap());
+    data.sync_all().unwrap();
+    // 80 MB/s for some seconds, then a tenth. What storage gave to a thread in its last 100 ms isn't
+    // known.
+    let script = format!(
+        "import os, time\n\
+         open('{}/cgroup.procs', 'w').write(str(os.getpid()))\n\
+         def load(f, seconds):\n\
+         \x20   end = time.monotonic() + seconds\n\
+         \x20   while time.monotonic() < end and f.read(1 << 20): pass\n\
+         with open('../a.bin', 'rb', buffering=0) as f:\n\
+         \x20   os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)\n\
+         \x20   load(f, 3.5)\n\
+         \x20   open('{}', 'w').write('{number} 8000000')\n\
+         \x20   load(f, 4)\n\
+         time.sleep(0.5)\n",
+        group.0.display(),
+        file.display(),
+    );
+    let run = traced_python(&script, &scratch);
+    let rows = document("findings", &run.run)["tables"]["findings"].as_array().unwrap().clone();
+    assert_eq!(rows[0]["rule"], "SlowStorage", "{rows:#?}");
+    assert_eq!((&rows[0]["function"], &rows[0]["line"]), (&"load".into(), &5.into()), "{rows:?}");
+    // The disk was slow for 4 s.
+    let gain = rows[0]["gain_ns"].as_f64().unwrap_or(f64::NAN);
+    assert!((2.0e9..4.5e9).contains(&gain), "{gain} in {rows:#?}");
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub enum Refused {
     /// A memory cgroup with a limit: the cgroup hierarchy is mounted without the memory controller,
     /// or read-only.
     MemoryCgroup,
+    /// A limit of a disk's rate: no cgroup hierarchy (version 1) has the block controller, or it is
+    /// read-only, or the file system is on no disk.
+    DiskLimit,
     /// A mount namespace with a file system in it.
     Mounts,
     /// User namespaces for an ordinary user, which a browser needs for its sandbox.
@@ -46,6 +49,7 @@ impl Refused {
             Refused::KernelNames => "the kernel's names cannot be hidden here",
             Refused::KernelThreads => "the kernel's threads cannot be seen here",
             Refused::MemoryCgroup => "no memory cgroup can be made here",
+            Refused::DiskLimit => "no disk's rate can be limited here",
             Refused::Mounts => "no mount namespace can be had",
             Refused::UserNamespaces => "an ordinary user makes no namespaces here",
             Refused::Root => "only root can do that",
