@@ -261,6 +261,15 @@ fn a_jobs_own_settings_of_nccls_log_are_left_alone() {
     assert_eq!(rows::<Connection>(&traced_own.run, 0).1.len(), 2);
     assert!(!traced_own.run.join("nccl").exists());
 
+    // The collector's own standard error is a pipe, on which it must not wait.
+    let scratch = Scratch::new();
+    let job = need_some!(two_ranks("6", &scratch))
+        .env("NCCL_DEBUG", "INFO")
+        .env("NCCL_DEBUG_FILE", "/dev/stderr");
+    let among_output = traced(&job, COMM, &scratch);
+    assert!(among_output.outcome.stderr.contains("Init COMPLETE"));
+    assert_eq!(rows::<Connection>(&among_output.run, 0).1.len(), 0);
+
     let scratch = Scratch::new();
     let job = need_some!(two_ranks("6", &scratch)).env("NCCL_DEBUG", "WARN");
     let traced = traced(&job, &["--activities", "gpu,comm,mem", "--nccl", "log"], &scratch);

@@ -286,7 +286,9 @@ impl Session {
         if let Some(agent) = &self.libraries.agent {
             pairs.extend(injections(agent, &self.config, &|name| std::env::var_os(name)));
         }
-        if self.config.nccl.contains(&NcclEvent::Log) {
+        if self.config.nccl.contains(&NcclEvent::Log)
+            && self.config.activities.contains(&Activity::Comm)
+        {
             pairs.extend(nccl_log::variables(&self.output, &|name| std::env::var_os(name)));
         }
         pairs.into_iter().map(|(name, value)| (name.into(), value)).collect()

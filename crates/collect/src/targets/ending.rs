@@ -180,7 +180,11 @@ impl Target {
         self.gpu.changed_memory(self.calls.memory_calls.drain(..));
         self.calls.join_by_order(&mut self.gpu, end_ns, true);
         let collectives = &mut self.calls.collectives;
-        if let Some(why) = collectives.write_connections(&self.nccl_log, &mut open.writer) {
+        // A shell that executes the program has the pid by which NCCL names the program's log.
+        let executed_another = self.end.as_ref().is_some_and(|end| end.exec);
+        if (!executed_another || collectives.used_nccl())
+            && let Some(why) = collectives.write_connections(&self.nccl_log, &mut open.writer)
+        {
             self.gpu.add_blind(NCCL_LOG, &why, losses);
         }
         self.gpu.finish(end_ns, threads, &mut open.writer, losses);

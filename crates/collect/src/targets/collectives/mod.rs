@@ -33,6 +33,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
+use std::path::PathBuf;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 
@@ -287,12 +288,20 @@ impl Collectives {
         written.and(self.channels.write(&mut self.lost, writer))
     }
 
+    /// Whether a hook or the plugin has seen that the process used NCCL. Neither sees an NCCL before
+    /// 2.23 that is linked into the program.
+    pub fn used_nccl(&self) -> bool {
+        self.is_hooked || self.communicators.has_plugin()
+    }
+
     /// Writes the connections that NCCL's log tells, once the process has ended. Returns the reason
     /// why some are missing.
     pub fn write_connections(&mut self, log: &NcclLog, writer: &mut TraceWriter) -> Option<String> {
-        let used_nccl = self.is_hooked || self.communicators.has_plugin();
-        let lacks_log = used_nccl && log.is_wanted;
-        let Some(path) = &log.path else {
+        let lacks_log = self.used_nccl() && log.is_wanted;
+        // A pipe or a terminal, such as `/dev/stderr`, is not to be read, and would make the collector
+        // wait.
+        let is_other = |path: &&PathBuf| path.metadata().is_ok_and(|about| !about.is_file());
+        let Some(path) = log.path.as_ref().filter(|path| !is_other(path)) else {
             return lacks_log.then(|| NO_LOG.to_owned());
         };
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
