@@ -93,7 +93,8 @@ fn of_strace(log: &str) -> Sums {
         let Ok(bytes) = result.split(' ').next().unwrap_or_default().parse() else { continue };
         let mut paths = call.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0));
         let (first, second) = (paths.next().unwrap_or_default(), paths.next().unwrap_or_default());
-        let name = call.split(['(', ' ']).nth(1).unwrap_or_default();
+        let name = call.split_whitespace().nth(1).unwrap_or_default();
+        let name = name.split('(').next().unwrap_or_default();
         match name {
             "sendfile" => {
                 add(&mut sums, second, "read", 1, bytes);
