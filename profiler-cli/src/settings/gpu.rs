@@ -67,7 +67,7 @@ pub static GPU_METRICS: Setting = Setting {
     },
 };
 
-/// What to record of NCCL in addition to its operations.
+/// The option `--nccl` chooses what is recorded of NCCL besides its operations.
 pub static NCCL: Setting = Setting {
     name: "nccl",
     short: None,

@@ -3,8 +3,9 @@
 pub mod enabled;
 mod events;
 mod given;
-mod gpu;
+pub mod gpu;
 mod options;
+pub mod pytorch;
 mod resolve;
 mod resolved;
 mod schedule;

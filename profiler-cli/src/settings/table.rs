@@ -5,13 +5,13 @@
 //! this table; a new setting is one more entry.
 
 use super::events;
-pub use super::gpu::NCCL;
-use super::gpu::{CUDA_CALLS, CUDA_GRAPHS, GPU_INTERVAL, GPU_METRICS, GPU_STALLS};
+use super::gpu::{CUDA_CALLS, CUDA_GRAPHS, GPU_INTERVAL, GPU_METRICS, GPU_STALLS, NCCL};
+use super::pytorch::{COMPILE, KINETO, MODULES, OPERATORS};
 use super::schedule::{self, CAPTURE_ENDS, UNITS};
 use super::setting::{Group, Setting, ValueKind};
 use super::values::{
-    self, ACTIVITIES, IF_EXISTS_MODES, MEM_MODES, ON_FULL, ON_OR_OFF, OPERATOR_DETAILS, OVERHEADS,
-    STACK_MODES, TABLE_CACHE_MODES, name_of,
+    self, ACTIVITIES, IF_EXISTS_MODES, MEM_MODES, ON_FULL, ON_OR_OFF, OVERHEADS, STACK_MODES,
+    TABLE_CACHE_MODES, name_of,
 };
 use crate::launch::caches;
 use crate::runs::formats;
@@ -203,62 +203,6 @@ pub static COUNTERS: Setting = Setting {
             false => counters.iter().map(|event| event.name()).collect::<Vec<_>>().into(),
         })
     },
-};
-
-/// How to record PyTorch operators.
-pub static OPERATORS: Setting = Setting {
-    name: "operators",
-    short: None,
-    group: Group::What,
-    help: "Record PyTorch operators: names, shapes, off, or auto (names, of only some steps if all would cost too much) [default: auto]",
-    kind: ValueKind::Text("MODE", || values::names(&OPERATOR_DETAILS)),
-    set: |resolved, given| {
-        resolved.config.operators = values::one_of(given, &OPERATOR_DETAILS)?;
-        Ok(())
-    },
-    show: |resolved| Some(name_of(resolved.config.operators, &OPERATOR_DETAILS).into()),
-};
-
-/// Whether to record calls of PyTorch modules by path.
-pub static MODULES: Setting = Setting {
-    name: "modules",
-    short: None,
-    group: Group::What,
-    help: "Record time per nn.Module (installs a Python start-up hook)",
-    kind: ValueKind::Switch,
-    set: |resolved, given| {
-        resolved.config.modules = values::flag(given)?;
-        Ok(())
-    },
-    show: |resolved| Some(resolved.config.modules.into()),
-};
-
-/// Window to request from PyTorch's own profiler.
-pub static KINETO: Setting = Setting {
-    name: "kineto",
-    short: None,
-    group: Group::What,
-    help: "Also record N steps with torch.profiler: stacks, shapes, steps=N, off [default: off]",
-    kind: ValueKind::Optional("LIST", "stacks,shapes"),
-    set: |resolved, given| {
-        resolved.config.kineto = values::kineto_window(given)?;
-        Ok(())
-    },
-    show: |resolved| Some(values::kineto_text(resolved.config.kineto).into()),
-};
-
-/// Whether to keep PyTorch's log of `torch.compile`.
-pub static COMPILE: Setting = Setting {
-    name: "compile",
-    short: None,
-    group: Group::What,
-    help: "Keep the torch.compile log for `tprof report compile` (up to 256 MiB per process; sets INDUCTOR_PROVENANCE=1)",
-    kind: ValueKind::Switch,
-    set: |resolved, given| {
-        resolved.config.compile = values::flag(given)?;
-        Ok(())
-    },
-    show: |resolved| Some(resolved.config.compile.into()),
 };
 
 /// Whether to record calls on files and sockets.

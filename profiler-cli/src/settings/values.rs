@@ -31,7 +31,7 @@ pub const MEM_MODES: [(&str, MemMode); 3] = [
     ("sampled", MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL }),
     ("off", MemMode::Off),
 ];
-/// Names of what can be recorded of NCCL in addition to operations.
+/// The values of `--nccl`. Each stands for something that is recorded of NCCL besides its operations.
 pub const NCCL_EVENTS: [(&str, NcclEvent); 3] =
     [("log", NcclEvent::Log), ("proxy", NcclEvent::Proxy), ("kernels", NcclEvent::Kernels)];
 /// Names of the ways to record CUDA graphs.
