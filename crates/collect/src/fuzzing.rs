@@ -217,6 +217,7 @@ fn attached(region: Arc<Region>, flags: u64) -> Attached {
         itt_owner: None,
         nccl_owner: None,
         nccl_log: NcclLog::default(),
+        working_directory: None,
         has_faketime: false,
         why_not_hooked: None,
         watched: false,

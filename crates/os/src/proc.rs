@@ -5,6 +5,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
+use std::path::PathBuf;
 
 /// `USER_HZ` is 100 on every Linux ABI.
 pub(crate) const TICK_NS: u64 = 10_000_000;
@@ -241,6 +242,11 @@ pub fn program_of(command: &str) -> String {
 pub fn exe_of(pid: u32) -> String {
     std::fs::read_link(format!("/proc/{pid}/exe"))
         .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned())
+}
+
+/// Returns the working directory of a process; `None` if it has ended or may not be read.
+pub fn working_directory_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
 
 /// Returns the environment with which a process began, whose entries are separated by NUL. Empty

@@ -5,8 +5,8 @@ use super::nccl_conf;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use tprof_os::sys;
 use tprof_os::variables::Variables;
+use tprof_os::{proc, sys};
 use tprof_wire::env;
 
 /// Directory of the logs in a run.
@@ -50,7 +50,7 @@ pub fn path(environ: &Variables<'_>, pid: u32, own_pid: u32) -> Option<PathBuf> 
     if path.is_absolute() {
         return Some(path);
     }
-    Some(std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?.join(path))
+    Some(proc::working_directory_of(pid)?.join(path))
 }
 
 /// Returns the paths of the logs in a run.

@@ -309,6 +309,7 @@ impl Server {
             region: Arc::new(region),
             command,
             exe: proc::exe_of(pid),
+            working_directory: if self.config.io { proc::working_directory_of(pid) } else { None },
             program: Some(format!("/proc/{pid}/exe"))
                 .filter(|_| self.config.memory() != MemMode::Off)
                 .and_then(|path| elf::open(Path::new(&path)).ok()),

@@ -39,6 +39,9 @@ pub struct Attached {
     pub command: Vec<String>,
     /// Path of its executable.
     pub exe: String,
+    /// Its working directory, if calls on files are recorded. It is read when the process attaches,
+    /// because the process may end before its first file is named.
+    pub working_directory: Option<PathBuf>,
     /// The open executable, if the collector must check which allocator it contains. It is opened
     /// when the process attaches, because the process may end before the check.
     pub program: Option<File>,

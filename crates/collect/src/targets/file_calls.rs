@@ -15,6 +15,7 @@ mod tests;
 use crate::shared::clock::Clock;
 use names::{MAX_FILES, Names};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::path::PathBuf;
 use storage::StorageReads;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
@@ -74,15 +75,16 @@ pub struct FileWork {
 }
 
 impl FileWork {
-    /// Returns the state of an image without calls, which the process `started_by` started, and which
-    /// may be a forked child of `parent`. Without `same_pids`, the image has other ids for its threads than the collector, which then can't
-    /// read their counters.
+    /// Returns the state of an image without calls, which the process `started_by` started in
+    /// `working_directory`, and which may be a forked child of `parent`. Without `same_pids`, the
+    /// image has other ids for its threads than the collector, which then can't read their counters.
     pub fn new(
         process: ProcessIndex,
         pid: u32,
         started_by: u32,
         redact: bool,
         same_pids: bool,
+        working_directory: Option<PathBuf>,
         parent: Option<&FileWork>,
     ) -> FileWork {
         FileWork {
@@ -92,6 +94,7 @@ impl FileWork {
                 started_by,
                 redact,
                 same_pids,
+                working_directory,
                 parent.map(|parent| &parent.names),
             ),
             positions: FxHashMap::default(),

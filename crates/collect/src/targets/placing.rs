@@ -116,6 +116,7 @@ impl Target {
                 attached.parent,
                 config.redact,
                 same_pids,
+                attached.working_directory,
                 parent.map(|parent| &parent.file_work),
             ),
             code: Code::new(index, config.redact),

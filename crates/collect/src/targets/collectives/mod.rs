@@ -44,8 +44,8 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// late: another thread serves a communicator that does not block, and the first operation of a
 /// communicator sets up connections.
 const LONGEST_WAIT_FOR_TASKS_NS: u64 = 5_000_000_000;
-/// The largest part of NCCL's log that is read. The log of 64 communicators of 1,024 ranks is a tenth
-/// of this.
+/// The largest part of NCCL's log that is read, so that a job's own log of everything
+/// (`NCCL_DEBUG=TRACE`) doesn't keep the collector from other processes.
 const MAX_LOG_BYTES: u64 = 256 << 20;
 /// Rows are written when this many of them wait.
 const MAX_ROWS: usize = 16_384;

@@ -2,12 +2,12 @@
 
 use crate::output::shown_path::shown_path;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::fs::read_link;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tprof_os::mounts::{Mount, Mounts};
+use tprof_os::proc::working_directory_of;
 use tprof_sampler::cpu::Descriptors;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{FileKind, NameId};
@@ -79,20 +79,22 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the state of a process without files. If it has ended already, it has the working
-    /// directory and the mounts of its parent. Without `same_pids`, its mounts can't be read.
+    /// Returns the state of a process without files, which attached in this working directory; if that
+    /// is unknown, in its parent's. If it has ended already, it has the mounts of its parent. Without
+    /// `same_pids`, its mounts can't be read.
     pub fn new(
         pid: u32,
         started_by: u32,
         redact: bool,
         same_pids: bool,
+        working_directory: Option<PathBuf>,
         parent: Option<&Names>,
     ) -> Names {
         let of_parent = || parent.and_then(Names::working_directory);
         Names {
             pid,
             redact,
-            working_directory: working_directory(pid).or_else(of_parent),
+            working_directory: working_directory.or_else(of_parent),
             files: FxHashMap::default(),
             directories: FxHashMap::default(),
             count: 0,
@@ -105,7 +107,7 @@ impl Names {
 
     /// Returns the working directory; of a process that has ended, as it was read last.
     pub fn working_directory(&self) -> Option<PathBuf> {
-        working_directory(self.pid).or_else(|| self.working_directory.clone())
+        working_directory_of(self.pid).or_else(|| self.working_directory.clone())
     }
 
     /// Adds a file that got its number.
@@ -139,7 +141,7 @@ impl Names {
             None if directory == 0 => {
                 // A process that has ended has none.
                 self.working_directory =
-                    working_directory(self.pid).or(self.working_directory.take());
+                    working_directory_of(self.pid).or(self.working_directory.take());
                 self.working_directory.clone()
             }
             None => None,
@@ -248,10 +250,6 @@ fn shown(mount: &Mount, redact: bool) -> String {
     }
 }
 
-fn working_directory(pid: u32) -> Option<PathBuf> {
-    read_link(format!("/proc/{pid}/cwd")).ok()
-}
-
 /// Returns the peer of a `struct sockaddr`, as the names of sockets in use have it.
 fn peer(address: &[u8]) -> String {
     const UNIX: u16 = 1;
@@ -317,7 +315,7 @@ mod tests {
 
     #[test]
     fn files_of_a_large_directory_are_named_together() {
-        let mut names = Names::new(std::process::id(), 1, false, true, None);
+        let mut names = Names::new(std::process::id(), 1, false, true, None, None);
         for at in 0..MAX_NAMES {
             assert_eq!(path(&mut names, &format!("/d/{at}.jpg")), format!("/d/{at}.jpg"));
         }
@@ -329,7 +327,7 @@ mod tests {
 
     #[test]
     fn shared_memory_is_a_file_and_other_files_in_dev_are_not() {
-        let mut names = Names::new(std::process::id(), 1, false, true, None);
+        let mut names = Names::new(std::process::id(), 1, false, true, None, None);
         for (of, kind) in [("/dev/shm/a", FileKind::File), ("/dev/null", FileKind::Device)] {
             path(&mut names, of);
             assert_eq!(names.files[&1].kind, kind, "{of}");
@@ -338,20 +336,26 @@ mod tests {
 
     #[test]
     fn a_child_that_has_ended_began_in_its_parents_working_directory() {
-        let parent = Names::new(std::process::id(), 1, false, true, None);
+        let parent = Names::new(std::process::id(), 1, false, true, None, None);
         // No process has this pid.
-        let mut child = Names::new(u32::MAX, std::process::id(), false, true, Some(&parent));
+        let mut child = Names::new(u32::MAX, std::process::id(), false, true, None, Some(&parent));
         let expected = std::env::current_dir().unwrap().join("a/b");
         assert_eq!(Path::new(&path(&mut child, "a/b")), expected);
         assert!(!child.files[&1].file_system.name.is_empty(), "its parent's mounts");
     }
 
     #[test]
+    fn a_process_that_has_ended_had_the_working_directory_in_which_it_attached() {
+        let mut names = Names::new(u32::MAX, 1, false, true, Some("/data".into()), None);
+        assert_eq!(path(&mut names, "a/b"), "/data/a/b");
+    }
+
+    #[test]
     fn relative_paths_begin_at_the_working_directory() {
-        let mut names = Names::new(std::process::id(), 1, false, true, None);
+        let mut names = Names::new(std::process::id(), 1, false, true, None, None);
         let expected = std::env::current_dir().unwrap().join("a/b");
         assert_eq!(Path::new(&path(&mut names, "a/b")), expected);
-        let mut redacted = Names::new(std::process::id(), 1, true, true, None);
+        let mut redacted = Names::new(std::process::id(), 1, true, true, None, None);
         assert_eq!(path(&mut redacted, "/home/me/secret/model.pt"), "model.pt");
         let file_system = &redacted.files[&1].file_system.name;
         assert!(!file_system.is_empty() && !file_system.contains('/'), "{file_system}");

@@ -20,7 +20,7 @@ impl Written {
         let path = dir.path().join("rank-0.tprof");
         let clock = Clock::new();
         Written {
-            work: FileWork::new(0, std::process::id(), 1, false, false, None),
+            work: FileWork::new(0, std::process::id(), 1, false, false, None, None),
             begun: clock.now(),
             clock,
             writer: TraceWriter::create(&path, &Default::default()).unwrap(),
