@@ -29,6 +29,7 @@ zsh:command zsh
 fish:command fish
 strace:command strace
 git:command git
+curl:command curl
 sqlite3:command sqlite3
 redis-server:command redis-server
 '

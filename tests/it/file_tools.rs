@@ -46,6 +46,22 @@ fn a_repository_of_git() {
 }
 
 #[test]
+fn a_download_by_curl() {
+    // The shell says `Terminated` of the server only if it hasn't noticed its end before it waits.
+    assert_tools_unchanged(
+        &["curl", "python3"],
+        "mkdir served; seq 100000 >served/a; : >port; \
+         python3 -c 'import functools, http.server as h, os; \
+s = h.HTTPServer((\"127.0.0.1\", 0), functools.partial(h.SimpleHTTPRequestHandler, directory=\"served\")); \
+open(\"port\", \"w\").write(str(s.server_port)); s.serve_forever()' 2>/dev/null & \
+         server=$!; while [ ! -s port ]; do sleep 0.05; done; \
+         curl -s \"http://127.0.0.1:$(cat port)/a\" | sha256sum; \
+         curl -s -o b -w '%{http_code} %{size_download}\\n' \"http://127.0.0.1:$(cat port)/a\"; \
+         cmp served/a b; kill $server; wait $server 2>/dev/null || echo \"status $?\"",
+    );
+}
+
+#[test]
 fn a_redis_server_and_its_client() {
     assert_tools_unchanged(
         &["redis-server", "redis-cli"],
