@@ -95,7 +95,7 @@ models() {
 # of `sql` is compiled in the rest of the time, by processes that run only while a processor is idle.
 process_tests() {
     case "${CI:+ $steps }" in
-    *" sql "*) (chrt --idle --pid 0 "$(exec sh -c 'echo $PPID')" && build_sql) >/dev/null 2>&1 & ;;
+    *" sql "*) build_sql chrt --idle 0 >/dev/null 2>&1 & ;;
     esac
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) + 1))} \
         cargo test --workspace --test it --locked
@@ -127,10 +127,11 @@ sql() {
 }
 
 # The settings of `cargo clippy`, but with a build instead of a check, and tests of that build: a check would process the
-# engine once more (five minutes of CPU time), and a build without clippy tprof-sql and its tests.
+# engine once more (five minutes of CPU time), and a build without clippy tprof-sql and its tests. The arguments are put in
+# front of the command.
 build_sql() {
     export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
-    cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
+    "$@" cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
 }
 
 # Runs a Spark cluster of two executors, one of which is killed in a scan and in a shuffle.

@@ -139,6 +139,7 @@ class Soak:
             ("  at the end", warm[-1]["size"][1], None, None),
             ("  growth for a week at this pace, MB", self.a_week(warm) / self.args.speed, None, None),
             (f"dumps by --on {self.args.on}", self.of_events, 7 if self.args.how == "pauses" else 0, "is"),
+            ("  of these with SlowStep as their first finding", self.of_slow_steps(), self.of_events, "is"),
             ("records that were lost", info["completeness"]["lost"], 0, "is"),
             ("status of the job", code, 0, "is"),
         ]
@@ -155,6 +156,14 @@ class Soak:
         if self.args.json:
             Path(self.args.json).write_text(json.dumps(self.samples))
         return 1 if bad else 0
+
+    def of_slow_steps(self):
+        """Returns how many dumps have SlowStep as their first finding."""
+        firsts = []
+        for dump in sorted(self.run.glob("dump-*"))[: self.of_events]:
+            made = subprocess.run([self.tprof, "findings", "--json", dump], capture_output=True, text=True, check=True)
+            firsts += json.loads(made.stdout)["tables"]["findings"][:1]
+        return sum(first["rule"] == "SlowStep" for first in firsts)
 
     @staticmethod
     def a_week(warm):

@@ -303,7 +303,7 @@ impl Default for KinetoWindow {
     }
 }
 
-/// The values of `--nccl`: what is recorded of NCCL in addition to operations.
+/// The values of `--nccl`. Each stands for something that is recorded of NCCL besides its operations.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum NcclEvent {

@@ -36,7 +36,7 @@ struct MessageCalls {
     least_ns: f64,
     /// Indices of the calls' device work.
     works: Vec<u32>,
-    /// Their communicators.
+    /// Numbers of the communicators on which the calls were made.
     communicators: BTreeSet<u64>,
 }
 

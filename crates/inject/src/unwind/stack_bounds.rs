@@ -62,16 +62,13 @@ const LEAST_OF_COROUTINE: usize = 32 << 10;
 #[inline(never)]
 pub fn has_room(thread: &Thread, bytes: usize) -> bool {
     let here = (&raw const thread) as usize;
-    if thread.is_quiet() {
-        return false;
-    }
     let low = here.saturating_sub(bytes);
     if within(thread, here, here + 8) && own_top(thread) != 0 {
         // The kernel makes the first thread's stack grow. Below another one lies an unmapped page.
         let grows = thread.stack_high.get() == state::STACK_TOP.load(Relaxed);
         return grows || within(thread, low, here);
     }
-    if is_forbidden(CallClass::Reading) {
+    if thread.is_quiet() || is_forbidden(CallClass::Reading) {
         return false;
     }
     match sys::alternate_stack() {
